@@ -1,0 +1,285 @@
+//! Whether a fact was said before.
+//!
+//! Facts are compared by their sets of words (lower case, numbers apart) and of numbers (by value). Two facts are
+//! alike if the Jaccard index of their words is at least [`ALIKE`] and neither names what the other names differently:
+//! "evacuation order for Bonsall" and "evacuation order for Vista" are two facts however long the rest is.
+
+use std::collections::HashMap;
+
+use super::{
+    names,
+    words::{Decimals, folded, number, words},
+};
+
+/// Least Jaccard index of the words of two facts that say the same.
+pub const ALIKE: f64 = 0.75;
+
+/// Fewest words, numbers apart, of a fact that can be recognised as an update of another.
+const FEWEST_WORDS: usize = 3;
+
+/// What a fact is to the facts before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Novelty {
+    /// Nothing like it was said.
+    New,
+    /// The fact of this index says it already, with all its numbers.
+    Repeats(usize),
+    /// It differs from the fact of this index, the latest such, in its numbers alone.
+    Updates(usize),
+}
+
+/// A fact as it is compared.
+#[derive(Debug, Clone, Default)]
+struct Said {
+    /// Numbers of its words, ascending.
+    words: Vec<u32>,
+    /// Those among them that it writes with a capital inside a sentence.
+    names: Vec<u32>,
+    /// Its numbers by value, ascending.
+    numbers: Vec<String>,
+}
+
+/// The facts said so far, in order.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    words: HashMap<String, u32>,
+    /// Per word the facts that hold it, ascending.
+    holders: Vec<Vec<usize>>,
+    said: Vec<Said>,
+    /// The facts without any word.
+    wordless: Vec<usize>,
+}
+
+impl History {
+    /// Nothing said yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many facts were said.
+    pub fn len(&self) -> usize {
+        self.said.len()
+    }
+
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    /// Adds a fact; its index is the number of facts before it.
+    pub fn push(&mut self, clean: &str) -> usize {
+        let index = self.said.len();
+        let Parts { words, names, numbers } = Parts::of(clean);
+        let mut said = Said { numbers, ..Said::default() };
+        for word in words {
+            let next = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
+            let number = *self.words.entry(word.clone()).or_insert(next);
+            if number == next {
+                self.holders.push(Vec::new());
+            }
+            self.holders[number as usize].push(index);
+            if names.contains(&word) {
+                said.names.push(number);
+            }
+            said.words.push(number);
+        }
+        said.words.sort_unstable();
+        said.names.sort_unstable();
+        if said.words.is_empty() {
+            self.wordless.push(index);
+        }
+        self.said.push(said);
+        index
+    }
+
+    /// Compares a fact with all that was said.
+    pub fn judge(&self, clean: &str) -> Novelty {
+        let parts = Parts::of(clean);
+        let mut update = None;
+        for index in self.alike(&parts) {
+            let earlier = &self.said[index];
+            if parts.numbers.iter().all(|number| earlier.numbers.contains(number)) {
+                // A fact without any word is its numbers
+                if !parts.words.is_empty() || parts.numbers == earlier.numbers {
+                    return Novelty::Repeats(index);
+                }
+            } else if parts.words.len() >= FEWEST_WORDS {
+                update = Some(index);
+            }
+        }
+        update.map_or(Novelty::New, Novelty::Updates)
+    }
+
+    /// The facts whose words are like these, ascending.
+    fn alike(&self, parts: &Parts) -> Vec<usize> {
+        if parts.words.is_empty() {
+            return self.wordless.clone();
+        }
+        let known: Vec<u32> = parts.words.iter().filter_map(|word| self.words.get(word).copied()).collect();
+        let all = parts.words.len();
+        // A fact that is alike shares at least this many words
+        let least = smallest_count(ALIKE * all as f64);
+        // so it holds one of any `all − least + 1` of them: look where the fewest facts are
+        let Some(spare) = known.len().checked_sub(least) else { return Vec::new() };
+        let mut rarest_first = known.clone();
+        rarest_first.sort_unstable_by_key(|&word| (self.holders[word as usize].len(), word));
+        let mut candidates: Vec<usize> = rarest_first
+            .iter()
+            .take(spare + 1)
+            .flat_map(|&word| &self.holders[word as usize])
+            .copied()
+            .collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+
+        let mut known = known;
+        known.sort_unstable();
+        let names: Vec<u32> = parts.names.iter().filter_map(|word| self.words.get(word).copied()).collect();
+        let new_names = parts.names.len() - names.len();
+        candidates.retain(|&index| {
+            let earlier = &self.said[index];
+            let shared = shared(&known, &earlier.words);
+            let jaccard = shared as f64 / (all + earlier.words.len() - shared) as f64;
+            let mine = new_names > 0 || names.iter().any(|name| earlier.words.binary_search(name).is_err());
+            let theirs = || earlier.names.iter().any(|name| known.binary_search(name).is_err());
+            jaccard >= ALIKE && !(mine && theirs())
+        });
+        candidates
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count of words")]
+fn smallest_count(share: f64) -> usize {
+    (share - 1e-9).ceil() as usize
+}
+
+/// How many elements two ascending lists share.
+fn shared(a: &[u32], b: &[u32]) -> usize {
+    a.iter().filter(|element| b.binary_search(element).is_ok()).count()
+}
+
+/// The words, names and numbers of a text, each without repetition.
+struct Parts {
+    words: Vec<String>,
+    names: Vec<String>,
+    numbers: Vec<String>,
+}
+
+impl Parts {
+    fn of(text: &str) -> Self {
+        let found = words(text);
+        let mut parts = Self { words: Vec::new(), names: Vec::new(), numbers: Vec::new() };
+        for (at, word) in found.iter().enumerate() {
+            if let Some((value, suffix)) = number(word.text, Decimals::Point) {
+                parts.numbers.push(value);
+                if !suffix.is_empty() {
+                    parts.words.push(folded(suffix));
+                }
+                continue;
+            }
+            let folded = folded(word.text);
+            if names::capitalised(word.text) && !names::starts_sentence(&found, at) {
+                parts.names.push(folded.clone());
+            }
+            parts.words.push(folded);
+        }
+        for list in [&mut parts.words, &mut parts.names, &mut parts.numbers] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn judge(earlier: &[&str], fact: &str) -> Novelty {
+        let mut history = History::new();
+        for earlier in earlier {
+            history.push(earlier);
+        }
+        history.judge(fact)
+    }
+
+    #[test]
+    fn another_number_in_the_same_words_is_an_update_of_the_latest() {
+        let earlier =
+            ["20 homes destroyed in the Lilac fire", "64 homes destroyed in the Lilac fire", "Roads closed"];
+        assert_eq!(judge(&earlier, "157 homes destroyed in the Lilac fire"), Novelty::Updates(1));
+        assert_eq!(judge(&earlier, "20 homes destroyed in the Lilac fire"), Novelty::Repeats(0));
+    }
+
+    #[test]
+    fn numbers_are_compared_by_value() {
+        let earlier = ["3,300 firefighters battle the blaze over 27.5 miles"];
+        let same = "3300 firefighters battle the blaze over 27.50 miles.";
+        assert_eq!(judge(&earlier, same), Novelty::Repeats(0));
+        let other = "3300 firefighters battle the blaze over 275 miles";
+        assert_eq!(judge(&earlier, other), Novelty::Updates(0));
+    }
+
+    #[test]
+    fn a_fact_that_says_less_is_a_repetition() {
+        assert_eq!(
+            judge(&["64 homes destroyed by the fire"], "Homes destroyed by the fire"),
+            Novelty::Repeats(0)
+        );
+        assert_eq!(
+            judge(&["Homes destroyed by the fire"], "64 homes destroyed by the fire"),
+            Novelty::Updates(0)
+        );
+    }
+
+    #[test]
+    fn another_name_is_another_fact() {
+        let earlier = ["A mandatory evacuation order was issued for all residents of Bonsall tonight"];
+        let other = "A mandatory evacuation order was issued for all residents of Vista tonight";
+        assert_eq!(judge(&earlier, other), Novelty::New);
+    }
+
+    #[test]
+    fn too_few_words_make_no_update() {
+        assert_eq!(judge(&["64 homes"], "65 homes"), Novelty::New);
+        assert_eq!(judge(&["64 homes"], "64 Homes!"), Novelty::Repeats(0));
+        assert_eq!(judge(&["64"], "65"), Novelty::New);
+        assert_eq!(judge(&["64"], "64"), Novelty::Repeats(0));
+    }
+
+    /// Compares with every earlier fact in turn.
+    fn judge_plainly(earlier: &[String], fact: &str) -> bool {
+        let set = |text: &str| Parts::of(text).words;
+        let mine = set(fact);
+        earlier.iter().any(|earlier| {
+            let theirs = set(earlier);
+            let shared = mine.iter().filter(|word| theirs.contains(word)).count();
+            shared as f64 / (mine.len() + theirs.len() - shared) as f64 >= ALIKE
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_comparing_with_all_finds(
+            earlier in prop::collection::vec("[a-e]( [a-h]){0,6}", 0..20),
+            fact in "[a-e]( [a-h]){0,6}",
+        ) {
+            let mut history = History::new();
+            for earlier in &earlier {
+                history.push(earlier);
+            }
+            let found = history.judge(&fact) != Novelty::New;
+            prop_assert_eq!(found, judge_plainly(&earlier, &fact));
+        }
+
+        #[test]
+        fn what_was_said_repeats_itself(fact in "[a-zA-Z0-9 .,]{1,60}") {
+            prop_assume!(fact.contains(char::is_alphanumeric));
+            let mut history = History::new();
+            history.push(&fact);
+            prop_assert_eq!(history.judge(&fact), Novelty::Repeats(0));
+        }
+    }
+}
