@@ -2,6 +2,23 @@
 //! from.
 //!
 //! The rooms, in the order in which the data passes them; none imports from one further right, except the words of
-//! [`model`]: `feed` → `clean` → `index` → `search` → `facts` → `publish`.
+//! [`model`]: [`feed`] → [`clean`] → [`index`] → [`search`] → [`rank`] → [`facts`] → [`publish`]. [`intake`] and
+//! [`schedule`] decide what is taken and when a request runs, [`request`] is one such run, the [`ledger`] remembers,
+//! and [`replay`] drives an archive through all of them.
 
+pub mod clean;
+pub mod cli;
+pub mod config;
+pub mod facts;
+pub mod feed;
+pub mod index;
+pub mod intake;
+pub mod ledger;
 pub mod model;
+pub mod publish;
+pub mod rank;
+pub mod replay;
+pub mod request;
+pub mod schedule;
+pub mod search;
+pub mod telemetry;

@@ -181,6 +181,28 @@ pub struct RequestRecord {
     pub optimal: bool,
 }
 
+impl RequestRecord {
+    /// The record of a request that has no items (yet).
+    pub fn nothing((event, request): &(EventId, RequestId), revision: u32, method: Method) -> Self {
+        Self {
+            event: event.clone(),
+            request: request.clone(),
+            revision,
+            items: 0,
+            searchable: 0,
+            candidates: 0,
+            documents: 0,
+            concepts: 0,
+            selected: 0,
+            repeated: 0,
+            updates: 0,
+            nuggets: 0,
+            method,
+            optimal: true,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

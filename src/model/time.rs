@@ -78,7 +78,7 @@ impl UnixSeconds {
             instant.as_second()
         } else {
             let local: DateTime = text.parse().map_err(|_| unreadable())?;
-            local.to_zoned(TimeZone::UTC).map_err(|_| unreadable())?.timestamp().as_second()
+            TimeZone::UTC.to_timestamp(local).map_err(|_| unreadable())?.as_second()
         };
         Self::new(seconds).map_err(|_| TimeError::OutOfRange(format!("\"{text}\"")))
     }

@@ -1,0 +1,146 @@
+//! The command line: names and flags, and what an outcome means to the shell.
+//!
+//! Data goes to stdout, logs and progress to stderr. Exit codes: 0 done, 1 the input has faults, 2 usage, 64 bad
+//! configuration, 70 internal, 75 try again.
+
+mod clean;
+mod config;
+mod demo;
+mod replay;
+mod schema;
+mod search;
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{config::Config, telemetry};
+
+/// Reads crisis feeds and publishes, per event, day and question, short facts that cite the items they come from.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the whole pipeline on a small bundled archive: no service, no model
+    Demo(demo::Demo),
+    /// Run an archive through the pipeline: ARCHIVE... in, DIR/run.jsonl and DIR/nuggets.jsonl out
+    Replay(replay::ReplayCommand),
+    /// Clean texts: items in, the same items with "cleanText" and "language" out
+    Clean(clean::Clean),
+    /// Rank the items of an archive for each request and query
+    Search(search::SearchCommand),
+    /// Check or print the configuration
+    Config(config::ConfigCommand),
+    /// Print the JSON Schema of a record
+    Schema(schema::SchemaCommand),
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Done = 0,
+    InputFaults = 1,
+    Usage = 2,
+    BadConfiguration = 64,
+    Internal = 70,
+}
+
+/// A failure with its exit code.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self { exit, error: error.into() }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(Exit::Internal, error)
+    }
+}
+
+type Outcome = Result<Exit, Failure>;
+
+/// Configuration flags that several commands share.
+#[derive(Debug, Clone, Default, Args)]
+struct ConfigFlags {
+    /// The configuration file (TOML); `nuggetd config default` prints one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set one key, over the file and the environment; may be given several times
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+impl ConfigFlags {
+    fn load(&self) -> Result<Config, Failure> {
+        Config::load(self.config.as_deref(), &self.settings)
+            .map_err(|error| Failure::new(Exit::BadConfiguration, error))
+    }
+}
+
+/// Runs the process's command line.
+pub fn main() -> ExitCode {
+    let command = match CommandLine::try_parse() {
+        Ok(line) => line.command,
+        Err(error) => {
+            // Help and version come this way too, and go to stdout
+            let code = u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8);
+            return if error.print().is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE };
+        }
+    };
+    let outcome = match command {
+        Command::Demo(command) => command.run(),
+        Command::Replay(command) => command.run(),
+        Command::Clean(command) => command.run(),
+        Command::Search(command) => command.run(),
+        Command::Config(command) => command.run(),
+        Command::Schema(command) => command.run(),
+    };
+    match outcome {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
+        Err(failure) => {
+            say(&format!("error: {:#}", failure.error));
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+/// Whoever read our output has seen enough: `nuggetd demo | head`.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    kinds.into_iter().any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// A line for the person at the terminal, on stderr.
+fn say(line: &str) {
+    // Nothing can be done where stderr is closed
+    writeln!(io::stderr().lock(), "{line}").unwrap_or_default();
+}
+
+/// Standard output, buffered: flush it when done.
+fn stdout() -> BufWriter<io::StdoutLock<'static>> {
+    BufWriter::new(io::stdout().lock())
+}
+
+/// Starts logging as configured and loads the configuration.
+fn start(flags: &ConfigFlags) -> Result<Config, Failure> {
+    let config = flags.load()?;
+    telemetry::start(&config.log);
+    Ok(config)
+}

@@ -1,0 +1,108 @@
+//! `nuggetd replay`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ConfigFlags, Exit, Failure, Outcome, say, start};
+use crate::{
+    config::Config,
+    intake::IntakeError,
+    replay::{Progress, Replay, ReplayError, Summary},
+};
+
+/// Run an archive through the pipeline.
+#[derive(Debug, Args)]
+pub(super) struct ReplayCommand {
+    /// Archive files (.jsonl, .json, also .gz and .zst), folders, patterns, or `-` for standard input
+    #[arg(required = true, value_name = "ARCHIVE")]
+    archive: Vec<String>,
+    /// Event file or folder of event files; may be given several times
+    #[arg(long, required = true, value_name = "PATH")]
+    events: Vec<PathBuf>,
+    /// The folder to write run.jsonl, nuggets.jsonl, summary.json and rejected.jsonl to
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Go on with a run that was interrupted; begin where there is none
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    config: ConfigFlags,
+}
+
+impl ReplayCommand {
+    pub(super) fn run(self) -> Outcome {
+        let config = start(&self.config)?;
+        let replay = Replay {
+            archive: self.archive,
+            events: self.events,
+            out: self.out,
+            resume: self.resume,
+            config,
+        };
+        let summary = replay.run(&Progress::on_terminal()).map_err(failure)?;
+        say_summary(&summary, &replay);
+        Ok(if summary.faults.is_empty() { Exit::Done } else { Exit::InputFaults })
+    }
+}
+
+pub(super) fn failure(error: ReplayError) -> Failure {
+    let exit = match &error {
+        ReplayError::Events(_) | ReplayError::Archive(_) | ReplayError::Router(_) => Exit::InputFaults,
+        ReplayError::Used(..) | ReplayError::Different(..) => Exit::Usage,
+        ReplayError::Event(_) => Exit::BadConfiguration,
+        ReplayError::Intake(IntakeError::Index(_) | IntakeError::Ledger(_) | IntakeError::Rejected(_))
+        | ReplayError::Index(_)
+        | ReplayError::Ledger(_)
+        | ReplayError::Run(_)
+        | ReplayError::Io(_) => Exit::Internal,
+    };
+    Failure::new(exit, error)
+}
+
+/// The one line that says which models took part, and how to have more of them.
+pub(super) fn models(config: &Config) -> String {
+    format!(
+        "no reranker (BM25 order), no LLM (extractor {}): see \"Models\" in the README for what they add and when they can be switched on",
+        match config.facts.method {
+            crate::model::Method::IlpMmr => "ilp-mmr",
+            crate::model::Method::Greedy => "greedy",
+        }
+    )
+}
+
+fn say_summary(summary: &Summary, replay: &Replay) {
+    for request in summary.requests.iter().filter(|request| request.run.items == 0) {
+        say(&format!("{}: no items, so no nuggets", request.run.request));
+    }
+    for event in &summary.events_without_items {
+        say(&format!("{event}: the archive has no item of this event"));
+    }
+    let refused: u64 = summary.refused.values().sum();
+    if refused > 0 {
+        let codes: Vec<String> = summary.refused.iter().map(|(code, count)| format!("{code} {count}")).collect();
+        say(&format!("{refused} records refused ({}): see {}", codes.join(", "), replay.out.join("rejected.jsonl").display()));
+    }
+    if summary.late > 0 && !replay.config.schedule.revise_late {
+        say(&format!(
+            "{} items came after their request had closed and are in no nugget: raise schedule.lateness or schedule.out_of_orderness, or set schedule.revise_late",
+            summary.late
+        ));
+    }
+    for fault in &summary.faults {
+        say(&format!("error: {fault}"));
+    }
+    say(&format!(
+        "{} records → {} items ({} searchable, {} exact and {} near duplicates, {} empty), {} outside every request → {} nuggets in {}",
+        summary.records,
+        summary.items,
+        summary.searchable,
+        summary.exact_duplicates,
+        summary.near_duplicates,
+        summary.empty,
+        summary.outside,
+        summary.nuggets,
+        replay.out.join("run.jsonl").display()
+    ));
+    say(&models(&replay.config));
+}

@@ -1,0 +1,241 @@
+//! The configuration: one documented struct for each section, every key with a default.
+//!
+//! Later wins: the file, then environment variables `NUGGETD__SECTION__KEY`, then `--set section.key=value`. An unknown
+//! key is an error, and all problems are reported at once, each with where it was set.
+
+mod document;
+mod overlay;
+mod units;
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use document::documented_default;
+use overlay::Overlay;
+pub use units::{Bytes, Seconds};
+
+use crate::{
+    clean::DEFAULT_NEAR_THRESHOLD, facts::FactsConfig, feed::Format, schedule::ScheduleConfig, search::SearchConfig,
+};
+
+const ENVIRONMENT_PREFIX: &str = "NUGGETD__";
+
+/// Everything that can be configured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where items come from.
+    pub feed: FeedConfig,
+    /// How texts are compared for duplicates.
+    pub clean: CleanConfig,
+    /// How shards are written.
+    pub index: IndexConfig,
+    /// When requests run.
+    pub schedule: ScheduleConfig,
+    /// How items are retrieved for a query.
+    pub search: SearchConfig,
+    /// How nuggets are made of retrieved items.
+    pub facts: FactsConfig,
+    /// What is logged, to stderr.
+    pub log: LogConfig,
+}
+
+/// Where items come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FeedConfig {
+    /// The records' format: `auto` (told record by record), `crisisfacts`, `twitter-v1`, `twitter-v2`, `reddit`,
+    /// `facebook` or `news`.
+    pub format: Format,
+    /// The event of records that name none; empty = told by the events' keywords.
+    pub event: String,
+    /// Threads that read, decode and clean; 0 = as many as the process may use.
+    #[schemars(range(max = 256))]
+    pub threads: usize,
+}
+
+impl Default for FeedConfig {
+    fn default() -> Self {
+        Self { format: Format::Auto, event: String::new(), threads: 0 }
+    }
+}
+
+/// How texts are compared for duplicates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CleanConfig {
+    /// Jaccard similarity of the word sets from which two items of a request are near duplicates; 1 = only items with
+    /// the same words are.
+    #[schemars(range(min = 0.3, max = 1))]
+    pub near_threshold: f64,
+}
+
+impl Default for CleanConfig {
+    fn default() -> Self {
+        Self { near_threshold: DEFAULT_NEAR_THRESHOLD }
+    }
+}
+
+/// How shards are written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IndexConfig {
+    /// Longest time between two commits; an item is searchable one commit after it came.
+    pub commit_interval: Seconds,
+    /// Most items between two commits.
+    #[schemars(range(min = 1))]
+    pub commit_items: u32,
+    /// Most shards that are open for writing at once.
+    #[schemars(range(min = 1, max = 1_000))]
+    pub open_shards: usize,
+    /// Memory that one open shard may use before it writes to disk.
+    pub writer_memory: Bytes,
+}
+
+impl Default for IndexConfig {
+    fn default() -> Self {
+        Self {
+            commit_interval: Seconds(10),
+            commit_items: 50_000,
+            open_shards: 4,
+            writer_memory: Bytes(24 * Bytes::MIB),
+        }
+    }
+}
+
+/// What is logged, to stderr.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `warn,nuggetd::feed=debug`.
+    pub level: String,
+    /// `auto` (pretty on a terminal, else JSON), `pretty` or `json`.
+    pub format: LogFormat,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "warn".to_owned(), format: LogFormat::Auto }
+    }
+}
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Pretty on a terminal, else JSON.
+    Auto,
+    /// For people.
+    Pretty,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Something wrong with the configuration, and where it was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// `file:line`, `environment variable NAME` or `--set`.
+    pub origin: String,
+    /// What is wrong, with the key.
+    pub message: String,
+}
+
+/// All problems of a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("configuration {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The contents are wrong.
+    #[error("{}", list(.0))]
+    Wrong(Vec<Problem>),
+}
+
+fn list(problems: &[Problem]) -> String {
+    let lines: Vec<String> =
+        problems.iter().map(|problem| format!("{}: {}", problem.origin, problem.message)).collect();
+    format!("configuration has {} problem(s)\n  {}", lines.len(), lines.join("\n  "))
+}
+
+impl Config {
+    /// Reads the file where one is given, then the process's environment, then `settings` (`section.key=value`).
+    pub fn load(file: Option<&Path>, settings: &[String]) -> Result<Self, ConfigError> {
+        Self::load_with(file, env::vars_os().filter_map(|(key, value)| key.into_string().ok().zip(value.into_string().ok())), settings)
+    }
+
+    /// [`Self::load`] with the environment passed in.
+    pub fn load_with(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        settings: &[String],
+    ) -> Result<Self, ConfigError> {
+        let mut overlay = Overlay::new();
+        if let Some(path) = file {
+            let text = fs::read_to_string(path)
+                .map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+            overlay.file(path, &text);
+        }
+        let mut variables: Vec<(String, String)> =
+            environment.into_iter().filter(|(key, _)| key.starts_with(ENVIRONMENT_PREFIX)).collect();
+        variables.sort();
+        for (name, value) in variables {
+            let key = name.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or(&name);
+            let path: Vec<String> = key.split("__").map(str::to_lowercase).collect();
+            overlay.text(&path, &value, &format!("environment variable {name}"));
+        }
+        for setting in settings {
+            overlay.setting(setting);
+        }
+        overlay.finish().map_err(ConfigError::Wrong)
+    }
+
+    /// What types alone cannot say, as (key, message).
+    fn faults(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        let mut check = |holds: bool, key, message: &str| {
+            if !holds {
+                faults.push((key, message.to_owned()));
+            }
+        };
+        check((0.3..=1.0).contains(&self.clean.near_threshold), "clean.near_threshold", "must lie within 0.3 and 1");
+        check(self.index.commit_items >= 1, "index.commit_items", "must be at least 1");
+        check(self.index.commit_interval.0 >= 1, "index.commit_interval", "must be at least 1s");
+        check((1..=1000).contains(&self.index.open_shards), "index.open_shards", "must lie within 1 and 1000");
+        check(
+            (15 * Bytes::MIB..=2048 * Bytes::MIB).contains(&self.index.writer_memory.0),
+            "index.writer_memory",
+            "must lie within 15MiB and 2GiB",
+        );
+        check((1..=10_000).contains(&self.search.top), "search.top", "must lie within 1 and 10000");
+        check((1..=1000).contains(&self.search.feedback_items), "search.feedback_items", "must lie within 1 and 1000");
+        check((1..=1000).contains(&self.search.feedback_terms), "search.feedback_terms", "must lie within 1 and 1000");
+        check((1..=10_000).contains(&self.facts.budget), "facts.budget", "must lie within 1 and 10000");
+        check((1..=10_000).contains(&self.facts.documents), "facts.documents", "must lie within 1 and 10000");
+        check((1..=10_000).contains(&self.facts.nuggets), "facts.nuggets", "must lie within 1 and 10000");
+        check((0.0..=1.0).contains(&self.facts.lambda), "facts.lambda", "must lie within 0 and 1");
+        check(self.feed.threads <= 256, "feed.threads", "must be at most 256");
+        let event = &self.feed.event;
+        if !event.is_empty()
+            && let Err(error) = crate::model::EventId::new(event)
+        {
+            faults.push(("feed.event", error.to_string()));
+        }
+        if let Err(error) = self.log.level.parse::<tracing_subscriber::filter::EnvFilter>() {
+            faults.push(("log.level", error.to_string()));
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests;

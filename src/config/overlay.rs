@@ -1,0 +1,148 @@
+//! Lays settings over the defaults one key at a time, so that every wrong one is found and named.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::Deserialize;
+use toml::{
+    Table, Value,
+    de::{DeTable, DeValue},
+};
+
+use super::{Config, Problem};
+
+pub(super) struct Overlay {
+    /// The defaults: what keys there are.
+    known: Table,
+    /// The defaults with everything right laid over them.
+    current: Table,
+    config: Config,
+    origins: BTreeMap<String, String>,
+    problems: Vec<Problem>,
+}
+
+impl Overlay {
+    pub(super) fn new() -> Self {
+        let config = Config::default();
+        // The defaults are made of numbers, texts and lists; a test prints them all.
+        let known = Table::try_from(&config).unwrap_or_default();
+        Self { current: known.clone(), known, config, origins: BTreeMap::new(), problems: Vec::new() }
+    }
+
+    /// Lays a TOML file over what stands.
+    pub(super) fn file(&mut self, path: &Path, text: &str) {
+        let line_of = |byte: usize| text.bytes().take(byte).filter(|&byte| byte == b'\n').count() + 1;
+        let spanned = DeTable::parse(text);
+        let (spanned, values) = match (spanned, text.parse::<Table>()) {
+            (Ok(spanned), Ok(values)) => (spanned, values),
+            (Err(error), _) | (_, Err(error)) => {
+                let line = error.span().map_or(1, |span| line_of(span.start));
+                return self.problem(&format!("{}:{line}", path.display()), error.message());
+            }
+        };
+        let origin = |byte: usize| format!("{}:{}", path.display(), line_of(byte));
+        self.table(&mut Vec::new(), spanned.get_ref(), &values, &origin);
+    }
+
+    fn table(
+        &mut self,
+        path: &mut Vec<String>,
+        spanned: &DeTable<'_>,
+        values: &Table,
+        origin: &dyn Fn(usize) -> String,
+    ) {
+        for (key, place) in spanned {
+            let Some(value) = values.get(key.get_ref().as_ref()) else { continue };
+            path.push(key.get_ref().to_string());
+            match (place.get_ref(), value, self.known_at(path)) {
+                (DeValue::Table(inner), Value::Table(values), Some(Value::Table(_)) | None) if !values.is_empty() => {
+                    self.table(path, inner, values, origin);
+                }
+                _ => self.set(path, value.clone(), &origin(key.span().start)),
+            }
+            path.pop();
+        }
+    }
+
+    /// Lays a value given as text over what stands. Where the default is a text it is taken as it is, else as TOML.
+    pub(super) fn text(&mut self, path: &[String], text: &str, origin: &str) {
+        let literal = Value::String(text.to_owned());
+        let value = match self.known_at(path) {
+            Some(Value::String(_)) => literal,
+            _ => format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value")).unwrap_or(literal),
+        };
+        self.set(path, value, origin);
+    }
+
+    /// Lays `section.key=value` over what stands.
+    pub(super) fn setting(&mut self, setting: &str) {
+        let Some((key, value)) = setting.split_once('=') else {
+            return self.problem(&format!("--set {setting}"), "expected section.key=value");
+        };
+        let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
+        self.text(&path, value.trim(), &format!("--set {setting}"));
+    }
+
+    fn set(&mut self, path: &[String], value: Value, origin: &str) {
+        let key = path.join(".");
+        match self.known_at(path) {
+            None => return self.problem(origin, &format!("unknown key {key}{}", self.suggestion(path))),
+            Some(Value::Table(_)) if !value.is_table() => {
+                return self.problem(origin, &format!("{key} is a section, not a value"));
+            }
+            Some(_) => {}
+        }
+        let mut candidate = self.current.clone();
+        insert(&mut candidate, path, value);
+        match Config::deserialize(candidate.clone()) {
+            Ok(config) => {
+                self.config = config;
+                self.current = candidate;
+                self.origins.insert(key, origin.to_owned());
+            }
+            Err(error) => self.problem(origin, &format!("{key}: {}", error.message())),
+        }
+    }
+
+    /// The configuration, or everything that is wrong with it.
+    pub(super) fn finish(mut self) -> Result<Config, Vec<Problem>> {
+        for (key, message) in self.config.faults() {
+            let origin = self.origins.get(key).cloned().unwrap_or_else(|| "default".to_owned());
+            self.problem(&origin, &format!("{key} {message}"));
+        }
+        if self.problems.is_empty() { Ok(self.config) } else { Err(self.problems) }
+    }
+
+    fn known_at(&self, path: &[String]) -> Option<&Value> {
+        let (first, rest) = path.split_first()?;
+        rest.iter().try_fold(self.known.get(first)?, |value, key| value.as_table()?.get(key))
+    }
+
+    /// The keys that stand where the unknown one was looked for.
+    fn suggestion(&self, path: &[String]) -> String {
+        let section = path.split_last().map_or(&[][..], |(_, section)| section);
+        let keys = match self.known_at(section) {
+            Some(Value::Table(table)) => table,
+            _ => &self.known,
+        };
+        let keys: Vec<&str> = keys.keys().map(String::as_str).collect();
+        format!("; known here: {}", keys.join(", "))
+    }
+
+    fn problem(&mut self, origin: &str, message: &str) {
+        self.problems.push(Problem { origin: origin.to_owned(), message: message.to_owned() });
+    }
+}
+
+fn insert(table: &mut Table, path: &[String], value: Value) {
+    match path {
+        [] => {}
+        [key] => {
+            table.insert(key.clone(), value);
+        }
+        [section, rest @ ..] => {
+            if let Some(Value::Table(inner)) = table.get_mut(section) {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What every commit of a shard carries besides its documents.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of schema and payload. A shard of another version is refused, never misread.
+pub(super) const FORMAT: u32 = 1;
+
+/// For each topic (or archive file) and partition, the offset of the first record not yet taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Positions(BTreeMap<String, BTreeMap<i32, u64>>);
+
+impl Positions {
+    /// The offset of the first record not yet taken; 0 for a source never seen.
+    pub fn next(&self, topic: &str, partition: i32) -> u64 {
+        self.0.get(topic).and_then(|partitions| partitions.get(&partition)).copied().unwrap_or(0)
+    }
+
+    /// Notes that the record at `offset` and all before it are taken.
+    pub fn advance(&mut self, topic: &str, partition: i32, offset: u64) {
+        let next = offset + 1;
+        if let Some(place) = self.0.get_mut(topic).and_then(|partitions| partitions.get_mut(&partition)) {
+            *place = next.max(*place);
+            return;
+        }
+        self.0.entry(topic.to_owned()).or_default().insert(partition, next);
+    }
+}
+
+/// A commit's payload, as JSON in the shard's `meta.json` (DESIGN: format version, cluster, positions, counts).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payload {
+    /// The version of schema and payload.
+    pub format: u32,
+    /// The Kafka cluster that the positions belong to; nothing for archives.
+    pub cluster: Option<String>,
+    /// What the shard has taken.
+    pub positions: Positions,
+    /// Items in the shard; the next one's arrival number.
+    pub items: u32,
+    /// Items that repeat another one's clean text.
+    pub exact_duplicates: u32,
+    /// Items that nearly repeat another one's clean text.
+    pub near_duplicates: u32,
+    /// Items that clean to nothing.
+    pub empty: u32,
+}
+
+impl Payload {
+    /// Items with searchable text.
+    pub fn searchable(&self) -> u32 {
+        self.items - self.exact_duplicates - self.near_duplicates - self.empty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_only_grow() {
+        let mut positions = Positions::default();
+        assert_eq!(positions.next("items", 3), 0);
+        positions.advance("items", 3, 7);
+        positions.advance("items", 3, 2);
+        assert_eq!(positions.next("items", 3), 8);
+        assert_eq!(positions.next("items", 4), 0);
+    }
+}

@@ -1,0 +1,239 @@
+//! Writing one shard: add items, commit, merge.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tantivy::{Index, IndexWriter, TantivyDocument, directory::MmapDirectory};
+
+use super::{
+    IndexError, Payload, Positions, Prepared, Snapshot,
+    payload::FORMAT,
+    schema::{Fields, register, schema},
+    snapshot::Kind,
+};
+use crate::clean::{self, DuplicateFinder, Signature};
+
+/// How shards are written.
+#[derive(Debug, Clone)]
+pub struct ShardOptions {
+    /// Bytes that a writer may hold before it writes a segment; tantivy needs at least 15 MB.
+    pub writer_memory: usize,
+    /// Jaccard similarity of the word sets from which two items are near duplicates; nothing = duplicates are not
+    /// looked for.
+    pub near_threshold: Option<f64>,
+}
+
+/// What became of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Searchable.
+    First,
+    /// Repeats another item's clean text.
+    Exact,
+    /// Nearly repeats another item's clean text.
+    Near,
+    /// Cleans to nothing.
+    Empty,
+}
+
+/// One shard, open for writing.
+pub struct Shard {
+    path: PathBuf,
+    index: Index,
+    fields: Fields,
+    writer: IndexWriter,
+    duplicates: Option<DuplicateFinder>,
+    payload: Payload,
+    /// Where the last commit found before this start stood: what lies before is in the shard already.
+    resumed_at: Positions,
+    dirty: bool,
+}
+
+impl Shard {
+    /// Opens the shard in `path`, or makes it.
+    pub fn open(path: &Path, options: &ShardOptions) -> Result<Self, IndexError> {
+        fs::create_dir_all(path).map_err(|source| IndexError::Io { path: path.into(), source })?;
+        let (_, fields) = schema();
+        let index = open_index(path)?;
+        let payload = read_payload(path, &index)?;
+        let writer = index.writer_with_num_threads(1, options.writer_memory).map_err(at(path))?;
+        let mut shard = Self {
+            path: path.into(),
+            index,
+            fields,
+            writer,
+            duplicates: options.near_threshold.map(DuplicateFinder::new),
+            resumed_at: payload.positions.clone(),
+            payload,
+            dirty: false,
+        };
+        shard.remember_firsts()?;
+        Ok(shard)
+    }
+
+    /// What the shard holds, counted up to the last item added.
+    pub fn payload(&self) -> &Payload {
+        &self.payload
+    }
+
+    /// Whether something was added since the last commit.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Whether the record at this position was in the shard already when it was opened.
+    pub fn has(&self, topic: &str, partition: i32, offset: u64) -> bool {
+        offset < self.resumed_at.next(topic, partition)
+    }
+
+    /// Adds an item; it is searchable after the next commit.
+    pub fn add(&mut self, prepared: Prepared) -> Result<Verdict, IndexError> {
+        let arrival = self.payload.items;
+        let hash = prepared.signature.hash();
+        let verdict = match &mut self.duplicates {
+            Some(finder) => finder.insert(arrival, prepared.signature),
+            None if prepared.clean.is_empty() => clean::Verdict::Empty,
+            None => clean::Verdict::First,
+        };
+        let (group, kind) = match verdict {
+            clean::Verdict::First => (arrival, Kind::First),
+            clean::Verdict::Exact { first } => (first, Kind::Exact),
+            clean::Verdict::Near { first } => (first, Kind::Near),
+            clean::Verdict::Empty => (arrival, Kind::Empty),
+        };
+        let fields = &self.fields;
+        let item = &prepared.item;
+        let mut document = TantivyDocument::new();
+        document.add_text(fields.stream_id, item.stream_id.as_str());
+        document.add_text(fields.text, &item.text);
+        document.add_text(fields.clean, &prepared.clean);
+        document.add_text(fields.source_type, item.source_type.as_str());
+        if let Some(source) = &item.source {
+            document.add_text(fields.source, source.get());
+        }
+        document.add_u64(fields.arrival, arrival.into());
+        document.add_i64(fields.time, item.unix_timestamp.get());
+        document.add_u64(fields.hash, hash);
+        document.add_u64(fields.group, group.into());
+        document.add_u64(fields.kind, kind as u64);
+        document.add_u64(fields.origin, prepared.origin);
+        document.add_u64(fields.language, prepared.language as u64);
+        let length = if kind == Kind::First { prepared.length } else { 0 };
+        document.add_u64(fields.length, length.into());
+        if let (Kind::First, Some(&terms)) = (kind, fields.terms.get(prepared.language as usize)) {
+            document.add_text(terms, &prepared.terms);
+        }
+        self.writer.add_document(document).map_err(at(&self.path))?;
+        self.dirty = true;
+        self.payload.items += 1;
+        Ok(match kind {
+            Kind::First => Verdict::First,
+            Kind::Exact => {
+                self.payload.exact_duplicates += 1;
+                Verdict::Exact
+            }
+            Kind::Near => {
+                self.payload.near_duplicates += 1;
+                Verdict::Near
+            }
+            Kind::Empty => {
+                self.payload.empty += 1;
+                Verdict::Empty
+            }
+        })
+    }
+
+    /// Makes what was added durable and searchable, together with the positions up to which records were taken.
+    /// The only place that commits.
+    pub fn commit(&mut self, positions: &Positions) -> Result<(), IndexError> {
+        self.payload.positions = positions.clone();
+        self.payload.format = FORMAT;
+        let payload = serde_json::to_string(&self.payload).map_err(|error| IndexError::Foreign {
+            path: self.path.clone(),
+            reason: format!("its payload cannot be written: {error}"),
+        })?;
+        let mut commit = self.writer.prepare_commit().map_err(at(&self.path))?;
+        commit.set_payload(&payload);
+        commit.commit().map_err(at(&self.path))?;
+        self.dirty = false;
+        Ok(())
+    }
+
+    /// The committed items, up to `cutoff` of them.
+    pub fn snapshot(&self, cutoff: Option<u32>) -> Result<Snapshot, IndexError> {
+        Snapshot::of(&self.path, &self.index, cutoff)
+    }
+
+    /// Merges the committed items to one segment and closes the shard.
+    pub fn finish(mut self) -> Result<(), IndexError> {
+        let segments = self.index.searchable_segment_ids().map_err(at(&self.path))?;
+        if segments.len() > 1 {
+            self.writer.merge(&segments).wait().map_err(at(&self.path))?;
+        }
+        self.close()
+    }
+
+    /// Closes the shard once merges under way are done; dropping it would kill them.
+    pub fn close(self) -> Result<(), IndexError> {
+        self.writer.wait_merging_threads().map_err(at(&self.path))
+    }
+
+    /// Fills the finder of duplicates with what the shard holds, in the order of arrival, so that a restart finds the
+    /// same duplicates as a run without one.
+    fn remember_firsts(&mut self) -> Result<(), IndexError> {
+        if self.payload.items == 0 {
+            return Ok(());
+        }
+        let Some(finder) = &mut self.duplicates else {
+            return Ok(());
+        };
+        let snapshot = Snapshot::of(&self.path, &self.index, None)?;
+        for arrival in snapshot.searchable() {
+            finder.insert(arrival, Signature::of(&snapshot.item(arrival)?.clean));
+        }
+        Ok(())
+    }
+}
+
+/// Opens or makes the index in a folder that exists.
+pub(super) fn open_index(path: &Path) -> Result<Index, IndexError> {
+    let (expected, _) = schema();
+    let directory = MmapDirectory::open(path).map_err(|error| at(path)(error.into()))?;
+    let exists = Index::exists(&directory).map_err(|error| at(path)(error.into()))?;
+    let index = if exists {
+        Index::open(directory).map_err(at(path))?
+    } else {
+        Index::create(directory, expected.clone(), tantivy::IndexSettings::default()).map_err(at(path))?
+    };
+    if index.schema() != expected {
+        return Err(IndexError::Foreign { path: path.into(), reason: "it has other fields".to_owned() });
+    }
+    register(&index);
+    Ok(index)
+}
+
+/// The payload of the last commit; an empty one for a shard that never had a commit.
+pub(super) fn read_payload(path: &Path, index: &Index) -> Result<Payload, IndexError> {
+    let metas = index.load_metas().map_err(at(path))?;
+    let documents: u32 = metas.segments.iter().map(tantivy::SegmentMeta::num_docs).sum();
+    let foreign = |reason: String| IndexError::Foreign { path: path.into(), reason };
+    let payload: Payload = match &metas.payload {
+        Some(text) => {
+            serde_json::from_str(text).map_err(|error| foreign(format!("its payload is damaged ({error})")))?
+        }
+        None => Payload { format: FORMAT, ..Payload::default() },
+    };
+    if payload.format != FORMAT {
+        return Err(foreign(format!("it has format {}, this version writes {FORMAT}", payload.format)));
+    }
+    if payload.items != documents {
+        return Err(foreign(format!("it holds {documents} documents, its payload says {}", payload.items)));
+    }
+    Ok(payload)
+}
+
+pub(super) fn at(path: &Path) -> impl Fn(tantivy::TantivyError) -> IndexError + '_ {
+    move |source| IndexError::Tantivy { path: path.into(), source }
+}

@@ -1,0 +1,151 @@
+//! All shards of a data folder. Few are open at once: each writer holds memory and a thread.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+};
+
+use super::{
+    IndexError, Payload, Positions, Shard, ShardOptions, Snapshot,
+    shard::{open_index, read_payload},
+};
+use crate::model::{EventId, RequestId};
+
+/// Which shard: the event and its request.
+pub type ShardKey = (EventId, RequestId);
+
+struct Open {
+    shard: Shard,
+    last_used: u64,
+}
+
+/// A shard taken out of the set, to be merged and closed on another thread.
+pub struct TakenShard {
+    shard: Shard,
+    /// Dropped with this value: tells [`Shards`] that the folder is free again.
+    _away: SyncSender<()>,
+}
+
+impl TakenShard {
+    /// Makes durable what was added; see [`Shard::commit`].
+    pub fn commit(&mut self, positions: &Positions) -> Result<(), IndexError> {
+        if self.shard.is_dirty() { self.shard.commit(positions) } else { Ok(()) }
+    }
+
+    /// The committed items.
+    pub fn snapshot(&self) -> Result<Snapshot, IndexError> {
+        self.shard.snapshot(None)
+    }
+
+    /// Merges the committed items to one segment and closes the shard.
+    pub fn finish(self) -> Result<(), IndexError> {
+        self.shard.finish()
+    }
+}
+
+/// The shards under `data_dir/shards/<event>/<requestID>/`.
+pub struct Shards {
+    root: PathBuf,
+    options: ShardOptions,
+    most_open: usize,
+    open: BTreeMap<ShardKey, Open>,
+    /// Shards that were taken out; their folders are locked until the other side hangs up.
+    away: BTreeMap<ShardKey, Receiver<()>>,
+    clock: u64,
+}
+
+impl Shards {
+    /// The shards under `data_dir`, of which at most `most_open` (at least one) are open for writing at once.
+    pub fn new(data_dir: &Path, options: ShardOptions, most_open: usize) -> Self {
+        Self {
+            root: data_dir.join("shards"),
+            options,
+            most_open: most_open.max(1),
+            open: BTreeMap::new(),
+            away: BTreeMap::new(),
+            clock: 0,
+        }
+    }
+
+    /// The folder of a shard.
+    pub fn path(&self, (event, request): &ShardKey) -> PathBuf {
+        self.root.join(event.as_str()).join(request.as_str())
+    }
+
+    /// The shard, opened where it is not. Call [`Self::shrink`] between records.
+    pub fn writer(&mut self, key: &ShardKey) -> Result<&mut Shard, IndexError> {
+        if !self.open.contains_key(key) {
+            if let Some(away) = self.away.remove(key) {
+                // Nothing is ever sent: this ends when the other side is dropped
+                away.recv().unwrap_or_default();
+            }
+            let shard = Shard::open(&self.path(key), &self.options)?;
+            self.open.insert(key.clone(), Open { shard, last_used: 0 });
+        }
+        self.clock += 1;
+        match self.open.get_mut(key) {
+            Some(open) => {
+                open.last_used = self.clock;
+                Ok(&mut open.shard)
+            }
+            None => Err(IndexError::Foreign { path: self.root.clone(), reason: "a shard vanished".to_owned() }),
+        }
+    }
+
+    /// Commits and closes what was not used for longest until no more shards are open than may be. Not to be called
+    /// while a record is half taken: a record's items may go to several shards, and a commit says that all of them
+    /// have theirs.
+    pub fn shrink(&mut self, positions: &Positions) -> Result<(), IndexError> {
+        while self.open.len() > self.most_open {
+            let oldest = self.open.iter().min_by_key(|(_, open)| open.last_used).map(|(key, _)| key.clone());
+            let Some(mut oldest) = oldest.and_then(|key| self.open.remove(&key)) else {
+                break;
+            };
+            if oldest.shard.is_dirty() {
+                oldest.shard.commit(positions)?;
+            }
+            oldest.shard.close()?;
+        }
+        Ok(())
+    }
+
+    /// Commits every shard that has something new.
+    pub fn commit(&mut self, positions: &Positions) -> Result<(), IndexError> {
+        for open in self.open.values_mut().filter(|open| open.shard.is_dirty()) {
+            open.shard.commit(positions)?;
+        }
+        Ok(())
+    }
+
+    /// A shard's committed items, up to `cutoff`; nothing where it has never had one.
+    pub fn snapshot(&self, key: &ShardKey, cutoff: Option<u32>) -> Result<Option<Snapshot>, IndexError> {
+        if let Some(open) = self.open.get(key) {
+            return open.shard.snapshot(cutoff).map(Some);
+        }
+        let path = self.path(key);
+        if path.join("meta.json").exists() { Snapshot::open(&path, cutoff).map(Some) } else { Ok(None) }
+    }
+
+    /// What the last commit of a shard says; nothing where it has never had one.
+    pub fn payload(&self, key: &ShardKey) -> Result<Option<Payload>, IndexError> {
+        let path = self.path(key);
+        if path.join("meta.json").exists() { read_payload(&path, &open_index(&path)?).map(Some) } else { Ok(None) }
+    }
+
+    /// Takes a shard out, to be merged and closed elsewhere; nothing where it is not open.
+    pub fn take(&mut self, key: &ShardKey) -> Option<TakenShard> {
+        let shard = self.open.remove(key)?.shard;
+        let (sender, receiver) = sync_channel(0);
+        self.away.insert(key.clone(), receiver);
+        Some(TakenShard { shard, _away: sender })
+    }
+
+    /// Closes all; what was not committed is lost.
+    pub fn close(self) -> Result<(), IndexError> {
+        for open in self.open.into_values() {
+            open.shard.close()?;
+        }
+        Ok(())
+    }
+}

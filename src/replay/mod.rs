@@ -1,0 +1,337 @@
+//! `nuggetd replay`: an archive in, a run out.
+//!
+//! The stream passes the intake; requests close by event time and run on a thread beside it; results go to the ledger,
+//! and from there to the files. The state lies in `DIR/state`: after a kill, `--resume` goes on from the last
+//! checkpoint and the run comes out the same to the byte.
+
+mod progress;
+mod runner;
+mod stream;
+mod summary;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+pub use progress::Progress;
+pub use runner::RunError;
+use runner::{Pipeline, Runner, Task};
+pub(crate) use stream::{Decoding, Outcome, Stream};
+pub use summary::{RequestSummary, Summary};
+
+use crate::{
+    clean::Cleaner,
+    config::Config,
+    feed::{ArchiveError, ArchiveFile, EventsError, Router, RouterError, open_archive, read_events},
+    index::{IndexError, ShardOptions, Shards},
+    intake::{Closed, DeadLetters, Intake, IntakeError, Place},
+    ledger::{Ledger, LedgerError},
+    model::{Event, IdError, Nugget},
+    publish::{RejectedFile, RunFiles},
+};
+
+/// How often the files are written while requests are being run.
+const WRITE_EVERY: Duration = Duration::from_secs(2);
+
+/// What is replayed, and where to.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// Files, folders, patterns, `-`.
+    pub archive: Vec<String>,
+    /// Event files or folders.
+    pub events: Vec<PathBuf>,
+    /// The folder of the run.
+    pub out: PathBuf,
+    /// Whether to go on with what the folder holds.
+    pub resume: bool,
+    /// The configuration.
+    pub config: Config,
+}
+
+/// Why a replay stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The event files.
+    #[error(transparent)]
+    Events(#[from] EventsError),
+    /// The archive.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The events' keywords.
+    #[error(transparent)]
+    Router(#[from] RouterError),
+    /// The configured event.
+    #[error("feed.event: {0}")]
+    Event(#[from] IdError),
+    /// Taking items.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// A shard.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// Running a request.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The folder is not empty.
+    #[error("{0} holds {1} already: choose another --out, or go on with it by --resume")]
+    Used(PathBuf, String),
+    /// `--resume` with another input.
+    #[error("{0} was begun with another {1}; a resumed run must be given the same")]
+    Different(PathBuf, &'static str),
+    /// Reading or writing in the folder of the run.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What a run was begun with; a resumed one must be the same.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Inputs {
+    archive: Vec<String>,
+    events: u64,
+    configuration: u64,
+}
+
+impl Inputs {
+    fn new(archive: &[String], events: &[Arc<Event>], config: &Config) -> Result<Self, ReplayError> {
+        let events: Vec<&Event> = events.iter().map(Arc::as_ref).collect();
+        // How often to commit, how many threads and what to log change no result.
+        let of_result =
+            (&config.feed.format, &config.feed.event, &config.clean, &config.schedule, &config.search, &config.facts);
+        let digest = |bytes: Result<Vec<u8>, serde_json::Error>| bytes.map(|bytes| xxh3_64(&bytes));
+        Ok(Self {
+            archive: archive.to_vec(),
+            events: digest(serde_json::to_vec(&events)).map_err(io::Error::from)?,
+            configuration: digest(serde_json::to_vec(&of_result)).map_err(io::Error::from)?,
+        })
+    }
+}
+
+impl Replay {
+    /// Replays the archive to its end.
+    pub fn run(&self, progress: &Progress) -> Result<Summary, ReplayError> {
+        let events: Vec<Arc<Event>> = read_events(&self.events)?.into_iter().map(Arc::new).collect();
+        let files = open_archive(&self.archive)?;
+        let topics = topics(&files);
+        let mut run = Run::open(self, events, &topics)?;
+        progress.archive(files.iter().map(ArchiveFile::bytes).sum());
+
+        let skip: Vec<u64> = topics.iter().map(|topic| run.intake.positions().next(topic, 0)).collect();
+        let mut runner = run.start_runner(progress);
+        run.queue_unfinished(&mut runner)?;
+        let mut stream = Stream::new(files, &skip, run.decoding(&self.config)?, threads(&self.config));
+        let mut last_written = Instant::now();
+        while let Some(streamed) = stream.next() {
+            let Some(topic) = topics.get(streamed.file) else { continue };
+            let place = Place { topic, partition: 0, offset: streamed.number };
+            let closed = run.take(place, streamed.outcome)?;
+            progress.records(run.intake.counts().records, stream.packed_read());
+            for closed in closed {
+                runner.run(task(closed))?;
+            }
+            if run.intake.wants_commit() {
+                run.commit()?;
+            }
+            if last_written.elapsed() >= WRITE_EVERY {
+                run.write_nuggets()?;
+                last_written = Instant::now();
+            }
+        }
+        let faults = stream.faults().to_vec();
+        drop(stream);
+        run.commit()?;
+        for closed in run.intake.close_all()? {
+            runner.run(task(closed))?;
+        }
+        runner.finish()?;
+        if self.config.schedule.revise_late {
+            run.revise(progress)?;
+        }
+        progress.finish();
+        let summary = run.summary(faults)?;
+        run.write_nuggets()?;
+        run.files.write_summary(&summary)?;
+        Ok(summary)
+    }
+}
+
+fn task(closed: Closed) -> Task {
+    Task { key: closed.key, revision: 0, snapshot: closed.snapshot, shard: closed.shard }
+}
+
+/// The name of each file in positions. Files that begin alike are told apart by their place.
+fn topics(files: &[ArchiveFile]) -> Vec<String> {
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut topics = Vec::with_capacity(files.len());
+    for file in files {
+        let count = seen.entry(&file.identity).or_default();
+        *count += 1;
+        topics.push(match count {
+            1 => file.identity.clone(),
+            nth => format!("{}#{nth}", file.identity),
+        });
+    }
+    topics
+}
+
+pub(crate) fn threads(config: &Config) -> usize {
+    match config.feed.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
+/// The state of a replay.
+struct Run {
+    config: Config,
+    events: Vec<Arc<Event>>,
+    files: RunFiles,
+    rejected: RejectedFile,
+    ledger: Arc<Mutex<Ledger>>,
+    intake: Intake,
+}
+
+impl Run {
+    fn open(replay: &Replay, events: Vec<Arc<Event>>, topics: &[String]) -> Result<Self, ReplayError> {
+        let config = replay.config.clone();
+        let state = replay.out.join("state");
+        if !replay.resume {
+            refuse_used(&replay.out)?;
+        }
+        fs::create_dir_all(&state).map_err(|error| in_path(&state, &error))?;
+        let mut ledger = Ledger::open(&state.join("ledger.sqlite"))?;
+        let inputs = Inputs::new(topics, &events, &config)?;
+        match ledger.meta::<Inputs>("inputs")? {
+            Some(begun) if begun.archive != inputs.archive => {
+                return Err(ReplayError::Different(replay.out.clone(), "archive"));
+            }
+            Some(begun) if begun.events != inputs.events => {
+                return Err(ReplayError::Different(replay.out.clone(), "set of events"));
+            }
+            Some(begun) if begun.configuration != inputs.configuration => {
+                return Err(ReplayError::Different(replay.out.clone(), "configuration"));
+            }
+            Some(_) => {}
+            None => ledger.set_meta("inputs", &inputs)?,
+        }
+        let rejected = RejectedFile::open(&replay.out, ledger.checkpoint()?.rejected_bytes)?;
+        let ledger = Arc::new(Mutex::new(ledger));
+        let options = ShardOptions {
+            writer_memory: config.index.writer_memory.as_usize(),
+            near_threshold: Some(config.clean.near_threshold),
+        };
+        let shards = Shards::new(&state, options, config.index.open_shards);
+        let intake = Intake::new(
+            &events,
+            shards,
+            config.schedule.clone(),
+            config.index.clone(),
+            Arc::clone(&ledger),
+        )?;
+        Ok(Self { config, events, files: RunFiles::new(&replay.out), rejected, ledger, intake })
+    }
+
+    fn decoding(&self, config: &Config) -> Result<Decoding, ReplayError> {
+        let router = Router::new(&self.events.iter().map(|event| (**event).clone()).collect::<Vec<_>>())?;
+        let cleaner = Some(Arc::new(Cleaner::new()));
+        Ok(Decoding::configured(&config.feed, router, cleaner, &self.events)?)
+    }
+
+    fn start_runner(&self, progress: &Progress) -> Runner {
+        let pipeline = Pipeline {
+            events: self.events.iter().map(|event| (event.id.clone(), Arc::clone(event))).collect(),
+            search: self.config.search.clone(),
+            facts: self.config.facts.clone(),
+            ledger: Arc::clone(&self.ledger),
+        };
+        let progress = progress.clone();
+        Runner::start(pipeline, move |record| progress.request(record))
+    }
+
+    /// Requests that had closed but not run when the run was killed.
+    fn queue_unfinished(&mut self, runner: &mut Runner) -> Result<(), ReplayError> {
+        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
+        for request in closed.into_iter().filter(|request| request.record.is_none()) {
+            let snapshot = self.intake.shards().snapshot(&request.key, Some(request.cutoff))?;
+            runner.run(Task { key: request.key, revision: request.revision, snapshot, shard: None })?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, place: Place<'_>, outcome: Outcome) -> Result<Vec<Closed>, ReplayError> {
+        match outcome {
+            Outcome::Items(items) => Ok(self.intake.take(place, items)?),
+            Outcome::Refused(refusal, letter) => {
+                tracing::info!(source = letter.position.source, code = %refusal.code, "record refused: {}", letter.message);
+                self.rejected.keep(&letter)?;
+                self.intake.refuse(place, &refusal);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), ReplayError> {
+        Ok(self.intake.commit(&mut self.rejected)?)
+    }
+
+    /// Runs every request again that items came for after it had closed.
+    fn revise(&mut self, progress: &Progress) -> Result<(), ReplayError> {
+        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
+        let mut runner = self.start_runner(progress);
+        for request in closed.into_iter().filter(|request| request.revision == 0) {
+            let Some(snapshot) = self.intake.shards().snapshot(&request.key, None)? else { continue };
+            if snapshot.items() > request.cutoff {
+                let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+                ledger.revise_request(&request.key, 1, snapshot.items())?;
+                drop(ledger);
+                runner.run(Task { key: request.key, revision: 1, snapshot: Some(snapshot), shard: None })?;
+            }
+        }
+        Ok(runner.finish()?)
+    }
+
+    /// All nuggets by event, then day, best first.
+    fn nuggets(&self) -> Result<Vec<Nugget>, ReplayError> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nuggets = Vec::new();
+        for event in &self.events {
+            for request in &event.requests {
+                nuggets.extend(ledger.nuggets(&(event.id.clone(), request.id.clone()))?);
+            }
+        }
+        Ok(nuggets)
+    }
+
+    fn write_nuggets(&self) -> Result<(), ReplayError> {
+        Ok(self.files.write_nuggets(self.nuggets()?.iter())?)
+    }
+
+    fn summary(&mut self, faults: Vec<String>) -> Result<Summary, ReplayError> {
+        self.rejected.sync()?;
+        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
+        Ok(Summary::new(&self.config, &self.events, &closed, &self.intake, faults)?)
+    }
+}
+
+fn refuse_used(out: &Path) -> Result<(), ReplayError> {
+    for name in RunFiles::NAMES.iter().chain(&["state"]) {
+        if out.join(name).exists() {
+            return Err(ReplayError::Used(out.into(), (*name).to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn in_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,326 @@
+//! An archive as one stream in the order of time.
+//!
+//! Worker threads read, decode, route and prepare; the files are then merged by time, each file in its own order, ties
+//! by the order of the files. So the stream is the same whatever the number of threads, and an archive whose platforms
+//! lie in files of their own streams as it happened. A file that is out of order within itself stays so.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crate::{
+    clean::Cleaner,
+    config::FeedConfig,
+    feed::{ArchiveFile, Format, Record, Records, Router, dead_letter, decode},
+    index::{Prepared, Preparer},
+    model::{DeadLetter, Event, EventId, IdError, Language, Refusal, UnixSeconds},
+};
+
+/// Records in one piece of work.
+const BATCH_RECORDS: usize = 128;
+/// Bytes after which a piece of work holds no more records.
+const BATCH_BYTES: usize = 512 << 10;
+
+/// How items are made of records; shared by all workers.
+pub(crate) struct Decoding {
+    format: Format,
+    /// The event of records that name none.
+    event: Option<EventId>,
+    router: Router,
+    /// Nothing = texts and words are taken as they are.
+    cleaner: Option<Arc<Cleaner>>,
+    /// The default language of each event.
+    languages: BTreeMap<EventId, Language>,
+}
+
+impl Decoding {
+    /// Decoding as the configuration says; without a cleaner texts are taken as they are.
+    pub(crate) fn configured(
+        config: &FeedConfig,
+        router: Router,
+        cleaner: Option<Arc<Cleaner>>,
+        events: &[Arc<Event>],
+    ) -> Result<Self, IdError> {
+        let event = match config.event.as_str() {
+            "" => None,
+            name => Some(EventId::new(name)?),
+        };
+        let languages = events.iter().map(|event| (event.id.clone(), event.default_language())).collect();
+        Ok(Self { format: config.format, event, router, cleaner, languages })
+    }
+
+    fn preparer(&self) -> Preparer {
+        self.cleaner.as_ref().map_or_else(Preparer::raw, |cleaner| Preparer::new(Arc::clone(cleaner)))
+    }
+
+    fn items(&self, record: &Record, preparer: &mut Preparer) -> Result<Vec<Prepared>, Refusal> {
+        let mut items = Vec::new();
+        for raw in decode(&record.bytes, self.format)? {
+            for item in self.router.route(raw, self.event.as_ref())? {
+                let language = self.languages.get(&item.event).copied().unwrap_or(Language::English);
+                items.push(preparer.prepare(item, language));
+            }
+        }
+        Ok(items)
+    }
+}
+
+/// A record on its way to the intake.
+pub(crate) struct Streamed {
+    /// Which file, by its place in the archive.
+    pub(crate) file: usize,
+    /// The record's number in the file.
+    pub(crate) number: u64,
+    /// What became of it.
+    pub(crate) outcome: Outcome,
+}
+
+/// A decoded record.
+pub(crate) enum Outcome {
+    /// Accepted.
+    Items(Vec<Prepared>),
+    /// Refused.
+    Refused(Refusal, Box<DeadLetter>),
+}
+
+impl Streamed {
+    /// The time to merge by; a record without one goes before everything.
+    fn time(&self) -> Option<UnixSeconds> {
+        match &self.outcome {
+            Outcome::Items(items) => items.first().map(|prepared| prepared.item.unix_timestamp),
+            Outcome::Refused(..) => None,
+        }
+    }
+}
+
+struct Batch {
+    file: usize,
+    number: u64,
+    records: Vec<Streamed>,
+    /// The file is at its end: after this batch, and why, where it is not the true end.
+    ended: Option<Result<(), String>>,
+}
+
+struct FileReader {
+    records: Option<Records>,
+    batches: u64,
+    skip: u64,
+}
+
+struct Shared {
+    files: Vec<ArchiveFile>,
+    readers: Vec<Mutex<FileReader>>,
+    decoding: Decoding,
+    work: Mutex<Receiver<usize>>,
+    packed_read: Vec<AtomicU64>,
+    stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct Lane {
+    ready: VecDeque<Streamed>,
+    early: BTreeMap<u64, Batch>,
+    next: u64,
+    asked: u64,
+    ended: bool,
+}
+
+/// The merged stream. Dropping it ends the workers.
+pub(crate) struct Stream {
+    shared: Arc<Shared>,
+    lanes: Vec<Lane>,
+    asking: Option<Sender<usize>>,
+    answers: Receiver<Batch>,
+    workers: Vec<JoinHandle<()>>,
+    depth: u64,
+    faults: Vec<String>,
+}
+
+impl Stream {
+    /// Streams the files with this many workers, leaving out the first `skip` records of each.
+    pub(crate) fn new(files: Vec<ArchiveFile>, skip: &[u64], decoding: Decoding, threads: usize) -> Self {
+        let readers = (0..files.len()).map(|file| {
+            let skip = skip.get(file).copied().unwrap_or(0);
+            Mutex::new(FileReader { records: None, batches: 0, skip })
+        });
+        let (asking, work) = channel();
+        let (answering, answers) = channel();
+        let shared = Arc::new(Shared {
+            readers: readers.collect(),
+            packed_read: files.iter().map(|_| AtomicU64::new(0)).collect(),
+            files,
+            decoding,
+            work: Mutex::new(work),
+            stopped: AtomicBool::new(false),
+        });
+        let workers = (0..threads.max(1))
+            .map(|_| {
+                let (shared, answering) = (Arc::clone(&shared), answering.clone());
+                thread::spawn(move || shared.serve(&answering))
+            })
+            .collect();
+        let lanes = shared.files.iter().map(|_| Lane::default()).collect();
+        let depth = 2 * threads.max(1) as u64 + 2;
+        let mut stream =
+            Self { shared, lanes, asking: Some(asking), answers, workers, depth, faults: Vec::new() };
+        // One batch of each file shows where it begins; a file that is being consumed is read further ahead.
+        for file in 0..stream.lanes.len() {
+            stream.ask(file, 1);
+        }
+        stream
+    }
+
+    /// Packed bytes read so far, all files together.
+    pub(crate) fn packed_read(&self) -> u64 {
+        self.shared.packed_read.iter().map(|read| read.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Files that could not be read to their end, each in words.
+    pub(crate) fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    fn ask(&mut self, file: usize, depth: u64) {
+        let Some(lane) = self.lanes.get_mut(file) else { return };
+        while !lane.ended && lane.asked < lane.next + depth {
+            lane.asked += 1;
+            if let Some(asking) = &self.asking {
+                // Workers end only after `asking` is dropped
+                asking.send(file).unwrap_or_default();
+            }
+        }
+    }
+
+    /// Waits until every lane has a record or is at its end.
+    fn fill(&mut self) {
+        for file in 0..self.lanes.len() {
+            while self.lanes.get(file).is_some_and(|lane| lane.ready.is_empty() && !lane.ended) {
+                self.ask(file, self.depth);
+                let Ok(batch) = self.answers.recv() else {
+                    self.faults.push("a reading thread ended early".to_owned());
+                    self.lanes.iter_mut().for_each(|lane| lane.ended = true);
+                    return;
+                };
+                self.accept(batch);
+            }
+        }
+    }
+
+    fn accept(&mut self, batch: Batch) {
+        let Some(lane) = self.lanes.get_mut(batch.file) else { return };
+        lane.early.insert(batch.number, batch);
+        while let Some(batch) = lane.early.remove(&lane.next) {
+            lane.next += 1;
+            if lane.ended {
+                continue;
+            }
+            lane.ready.extend(batch.records);
+            if let Some(end) = batch.ended {
+                lane.ended = true;
+                self.faults.extend(end.err());
+            }
+        }
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Streamed;
+
+    fn next(&mut self) -> Option<Streamed> {
+        self.fill();
+        let heads = self.lanes.iter().enumerate();
+        let heads = heads.filter_map(|(file, lane)| lane.ready.front().map(|head| (head.time(), file)));
+        let (_, file) = heads.min()?;
+        let streamed = self.lanes.get_mut(file)?.ready.pop_front();
+        if self.lanes.get(file).is_some_and(|lane| lane.ready.len() % BATCH_RECORDS == 0) {
+            self.ask(file, self.depth);
+        }
+        streamed
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        self.asking = None;
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so on stderr, and `fill` has seen its channel close
+            worker.join().unwrap_or_default();
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self, answering: &Sender<Batch>) {
+        let mut preparer = self.decoding.preparer();
+        loop {
+            let asked = self.work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(file) = asked else { return };
+            if self.stopped.load(Ordering::Relaxed) {
+                continue;
+            }
+            if answering.send(self.batch(file, &mut preparer)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn batch(&self, file: usize, preparer: &mut Preparer) -> Batch {
+        let Some(archive) = self.files.get(file) else {
+            return Batch { file, number: 0, records: Vec::new(), ended: Some(Ok(())) };
+        };
+        let (number, records, ended) = self.read(file, archive);
+        let mut decoded = Vec::with_capacity(records.len());
+        for record in records {
+            let outcome = match self.decoding.items(&record, preparer) {
+                Ok(items) => Outcome::Items(items),
+                Err(refusal) => {
+                    let letter = dead_letter(archive.path(), &record, &refusal);
+                    Outcome::Refused(refusal, Box::new(letter))
+                }
+            };
+            decoded.push(Streamed { file, number: record.number, outcome });
+        }
+        Batch { file, number, records: decoded, ended }
+    }
+
+    /// The next records of a file; one thread at a time.
+    fn read(&self, file: usize, archive: &ArchiveFile) -> (u64, Vec<Record>, Option<Result<(), String>>) {
+        let mut records = Vec::with_capacity(BATCH_RECORDS);
+        let Some(reader) = self.readers.get(file) else {
+            return (0, records, Some(Ok(())));
+        };
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = reader.batches;
+        reader.batches += 1;
+        let skip = reader.skip;
+        if reader.records.is_none() {
+            match archive.records() {
+                Ok(opened) => reader.records = Some(opened),
+                Err(error) => return (number, records, Some(Err(error.to_string()))),
+            }
+        }
+        let mut bytes = 0;
+        while records.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
+            match reader.records.as_mut().and_then(Iterator::next) {
+                Some(Ok(record)) if record.number < skip => {}
+                Some(Ok(record)) => {
+                    bytes += record.bytes.len();
+                    records.push(record);
+                }
+                Some(Err(error)) => return (number, records, Some(Err(error.to_string()))),
+                None => return (number, records, Some(Ok(()))),
+            }
+        }
+        if let (Some(last), Some(read)) = (records.last(), self.packed_read.get(file)) {
+            read.store(last.packed_position, Ordering::Relaxed);
+        }
+        (number, records, None)
+    }
+}
