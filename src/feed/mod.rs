@@ -22,6 +22,7 @@
 //! `id`, `url` and `title` of its article.
 
 mod archive;
+mod dead_letter;
 mod decode;
 mod events;
 mod json;
@@ -34,9 +35,10 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 pub use archive::{ArchiveError, ArchiveFile, open_archive};
+pub use dead_letter::dead_letter;
 pub use decode::{Format, decode};
 pub use events::{EventsError, read_events};
-pub use records::{ReadError, Record, Records, dead_letter};
+pub use records::{ReadError, Record, Records};
 pub use route::{Router, RouterError};
 
 use crate::model::{Language, SourceType, UnixSeconds};

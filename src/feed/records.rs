@@ -11,9 +11,6 @@ use std::{
     },
 };
 
-use crate::model::{DeadLetter, Position, Refusal};
-use base64::{Engine, prelude::BASE64_STANDARD};
-
 /// How much is kept of a record; decoding refuses far shorter ones, so this much is for the dead letter.
 const KEPT: usize = 64 << 20;
 /// How much of a longer record is skipped at a time.
@@ -291,31 +288,6 @@ fn trim_end(bytes: &mut Vec<u8>) {
     bytes.truncate(bytes.len() - blank);
 }
 
-/// The refused record with its reason and place, for whoever mends it.
-pub fn dead_letter(source: &str, record: &Record, refusal: &Refusal) -> DeadLetter {
-    let place = match record.line {
-        Some(line) => format!("line {line}"),
-        None => format!("record {}", record.number),
-    };
-    let (record_text, record_base64) = match std::str::from_utf8(&record.bytes) {
-        Ok(text) => (Some(text.to_owned()), None),
-        Err(_) => (None, Some(BASE64_STANDARD.encode(&record.bytes))),
-    };
-    DeadLetter {
-        code: refusal.code,
-        message: format!("{place}: {}", refusal.message),
-        position: Position {
-            source: source.to_owned(),
-            record: record.number,
-            line: record.line,
-            byte: Some(record.byte),
-        },
-        record_text,
-        record_base64,
-        truncated_from: (record.length > record.bytes.len() as u64).then_some(record.length),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::BufReader;
@@ -323,7 +295,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::RefusalCode;
 
     fn all(bytes: impl Into<Vec<u8>>) -> Vec<Record> {
         Records::new(Cursor::new(bytes.into()), "test").map(Result::unwrap).collect()
@@ -379,8 +350,6 @@ mod tests {
             assert_eq!((records[1].bytes.len(), records[1].length), (KEPT, huge));
             assert_eq!(records[2].bytes, b"2");
             assert!(records[2].byte > huge);
-            let refusal = Refusal::new(RefusalCode::TooLarge, "too large");
-            assert_eq!(dead_letter("f", &records[1], &refusal).truncated_from, Some(huge));
         }
     }
 
@@ -408,18 +377,6 @@ mod tests {
         let message = records.next().unwrap().unwrap_err().to_string();
         assert!(message.contains("some/file.gz") && message.contains("record 2"), "{message}");
         assert!(records.next().is_none());
-    }
-
-    #[test]
-    fn a_dead_letter_holds_the_bytes_and_the_place() {
-        let records = all(b"\n{\"a\":\n\xff".to_vec());
-        let refusal = Refusal::new(RefusalCode::BadJson, "cut");
-        let text = dead_letter("a.jsonl", &records[0], &refusal);
-        assert_eq!(text.record_text.as_deref(), Some("{\"a\":"));
-        assert_eq!((text.message.as_str(), text.position.line), ("line 2: cut", Some(2)));
-        assert_eq!((text.position.byte, text.truncated_from), (Some(1), None));
-        let binary = dead_letter("a.jsonl", &records[1], &refusal);
-        assert_eq!((binary.record_text, binary.record_base64.as_deref()), (None, Some("/w==")));
     }
 
     proptest! {

@@ -157,7 +157,11 @@ fn item(raw: RawItem, event: &EventId, stream_id: StreamId) -> Item {
 
 /// Text in the form in which keywords are compared: composed (NFC), lower case, one space between words.
 fn folded(text: &str) -> String {
-    let lower = text.nfc().collect::<String>().to_lowercase();
+    let lower = if text.is_ascii() {
+        text.to_ascii_lowercase()
+    } else {
+        text.nfc().collect::<String>().to_lowercase()
+    };
     let words: Vec<&str> = lower.split_whitespace().collect();
     words.join(" ")
 }

@@ -13,7 +13,7 @@ fn real_data(folder: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let path = env::var_os("NUGGETD_DATA").map_or_else(beside, PathBuf::from).join(folder);
     if !path.is_dir() {
-        println!("skipped: no real data at {}", path.display());
+        eprintln!("skipped: no real data at {}", path.display());
         return None;
     }
     Some(path)
@@ -25,13 +25,11 @@ fn items(archive: &Path, router: &Router) -> Vec<Item> {
         for record in file.records().unwrap() {
             let record = record.unwrap();
             let decoded = decode(&record.bytes, Format::Auto);
-            let routed = decoded.and_then(|raw| {
-                let routed: Result<Vec<Vec<Item>>, _> =
-                    raw.into_iter().map(|raw| router.route(raw, None)).collect();
-                routed
+            let accepted = decoded.and_then(|raw| {
+                raw.into_iter().map(|raw| router.route(raw, None)).collect::<Result<Vec<_>, _>>()
             });
-            match routed {
-                Ok(routed) => items.extend(routed.into_iter().flatten()),
+            match accepted {
+                Ok(accepted) => items.extend(accepted.into_iter().flatten()),
                 Err(refusal) => panic!("{:?}", dead_letter(file.path(), &record, &refusal)),
             }
         }

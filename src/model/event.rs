@@ -13,6 +13,9 @@ pub struct Event {
     pub id: EventId,
     /// A short title, for people.
     pub title: String,
+    /// The name of the event's data set, for example `2017_12_07_lilac_wildfire.2017`; records may call the event so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
     /// The kind of crisis, for example `Wildfire`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,

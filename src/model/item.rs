@@ -100,6 +100,10 @@ pub struct Item {
     /// The language that the feed states, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<Language>,
+    /// What names the account or site it comes from, for counting independent sources; a repost names the account it
+    /// repeats. Read from `source` where it stands there, so it is not written again.
+    #[serde(skip)]
+    pub origin: Option<Box<str>>,
 }
 
 #[cfg(test)]

@@ -34,15 +34,18 @@ pub(super) fn decode(record: &str) -> Result<RawItem, Failure> {
         None => json::identifier(id)?.ok_or_else(|| missing_id("id"))?,
     };
     let mut parts: Vec<String> = Vec::new();
-    for part in [message.or(story), title, description] {
+    let mut has_text = false;
+    for field in [message.or(story), title, description] {
+        let Some(part) = json::string(field)? else {
+            continue;
+        };
+        has_text = true;
         // The preview of a link often repeats the message.
-        if let Some(part) = json::string(part)?
-            && !parts.iter().any(|before| before.contains(part.trim()))
-        {
+        let is_new = !parts.iter().any(|before| before.contains(part.trim()));
+        if is_new && !part.trim().is_empty() {
             parts.push(part);
         }
     }
-    let has_text = [message, story, title, description].iter().any(|field| field.is_some());
     if !has_text {
         return Err(missing_text("\"message\", \"story\", \"title\" or \"description\""));
     }
@@ -94,6 +97,12 @@ mod tests {
         assert_eq!(item.local_id.as_deref(), Some("Facebook-12_34-0"));
         assert_eq!((item.time.get(), item.origin.as_deref()), (1_512_677_434, Some("daily paper")));
         assert_eq!(item.language, Some(Language::English));
+    }
+
+    #[test]
+    fn empty_fields_leave_no_empty_lines() {
+        let post = r#"{"id":"1","created_time":"2017-12-07","message":" ","title":"Bridge closed","description":""}"#;
+        assert_eq!(decode(post).unwrap().text, "Bridge closed");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
 
 /// How much of an article tells its event: its sentences go where the article goes, and news begins with what it is
 /// about.
-const LEAD: usize = 3_000;
+const LEAD: usize = 1_000;
 /// Longest address that is repeated in the source of each sentence.
 const LONGEST_URL: usize = 2_000;
 
@@ -26,7 +26,7 @@ pub(super) fn decode(record: &str) -> Result<Vec<RawItem>, Failure> {
         record,
         ["id", "title", "text", "content", "maintext", "url", "source_domain", "language", "lang"],
     )?;
-    let title_text = json::string(title)?.unwrap_or_default();
+    let title = json::string(title)?;
     let mut body = None;
     for field in [text, content, maintext] {
         body = body.or(json::string(field)?);
@@ -34,12 +34,12 @@ pub(super) fn decode(record: &str) -> Result<Vec<RawItem>, Failure> {
     if title.is_none() && body.is_none() {
         return Err(missing_text("\"title\", \"text\", \"content\" or \"maintext\""));
     }
-    let body = body.unwrap_or_default();
+    let (title, body) = (title.unwrap_or_default(), body.unwrap_or_default());
     let time = published(record)?;
     let url_text = json::string(url)?.filter(|url| !url.trim().is_empty());
     let article = match json::identifier(id)? {
         Some(id) => id_part(&id),
-        None => hashed(url_text.as_deref(), &title_text).ok_or_else(|| missing_id("id, url or title"))?,
+        None => hashed(url_text.as_deref(), &title).ok_or_else(|| missing_id("id, url or title"))?,
     };
     let language = json::string(language.or(lang))?.and_then(|code| Language::from_code(&code));
     let origin = match origin::host_of(url)? {
@@ -47,9 +47,9 @@ pub(super) fn decode(record: &str) -> Result<Vec<RawItem>, Failure> {
         None => json::string(site)?.map(|site| site.to_lowercase()),
     };
     let lead: Arc<str> =
-        title_text.chars().chain(['\n']).chain(body.chars()).take(LEAD).collect::<String>().into();
+        title.chars().chain(['\n']).chain(body.chars()).take(LEAD).collect::<String>().into();
 
-    let mut texts = sentences::pieces(title_text.trim());
+    let mut texts = sentences::pieces(title.trim());
     let headline = texts.first().cloned().unwrap_or_default();
     if texts.is_empty() {
         // Number 0 is the title's, so that a sentence keeps its number when the title comes later.
@@ -173,6 +173,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(code(json!({"id": 7, "date": "2017-12-07"})), RefusalCode::MissingText);
+        assert_eq!(code(json!({"id": 7, "title": 8, "date": "2017-12-07"})), RefusalCode::MissingText);
         assert_eq!(code(json!({"text": "It is shut.", "date": "2017-12-07"})), RefusalCode::BadId);
         assert_eq!(code(json!({"id": 7, "text": "It is shut."})), RefusalCode::MissingTime);
         assert_eq!(code(json!({"id": 7, "text": "It is shut.", "date": "soon"})), RefusalCode::BadTime);

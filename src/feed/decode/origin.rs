@@ -102,14 +102,14 @@ fn host(url: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn origin(source: &str, platform: SourceType, text: &str) -> Option<String> {
+    fn origin(source: &str, platform: &SourceType, text: &str) -> Option<String> {
         let source = RawValue::from_string(source.to_owned()).unwrap();
-        hints(Some(&source), &platform, text).unwrap().origin
+        hints(Some(&source), platform, text).unwrap().origin
     }
 
     #[test]
     fn each_platform_names_its_account() {
-        let twitter = |source, text| origin(source, SourceType::Twitter, text);
+        let twitter = |source, text| origin(source, &SourceType::Twitter, text);
         assert_eq!(twitter(r#"{"user":{"screen_name":"Ann","id":5}}"#, "hi").as_deref(), Some("ann"));
         assert_eq!(twitter(r#"{"user":{"id":5}}"#, "hi").as_deref(), Some("5"));
         assert_eq!(twitter(r#"{"user":{"screen_name":"Ann"}}"#, "RT @Bob_1: hi").as_deref(), Some("bob_1"));
@@ -117,14 +117,14 @@ mod tests {
         assert_eq!(twitter(retweet, "hi").as_deref(), Some("bob"));
         assert_eq!(twitter(r#"{"id_str":"7"}"#, "RT please: hi"), None);
         assert_eq!(twitter("\"plain\"", "hi"), None);
-        assert_eq!(origin(r#"{"author":"[deleted]"}"#, SourceType::Reddit, ""), None);
+        assert_eq!(origin(r#"{"author":"[deleted]"}"#, &SourceType::Reddit, ""), None);
         assert_eq!(
-            origin(r#"{"account":{"name":"City Hall"}}"#, SourceType::Facebook, "").as_deref(),
+            origin(r#"{"account":{"name":"City Hall"}}"#, &SourceType::Facebook, "").as_deref(),
             Some("city hall")
         );
-        assert_eq!(origin(r#"{"from":{"id":"9"}}"#, SourceType::Facebook, "").as_deref(), Some("9"));
+        assert_eq!(origin(r#"{"from":{"id":"9"}}"#, &SourceType::Facebook, "").as_deref(), Some("9"));
         let news = r#"{"url":"https://www.Paper.example:80/a?b=c.d"}"#;
-        assert_eq!(origin(news, SourceType::News, "").as_deref(), Some("paper.example"));
+        assert_eq!(origin(news, &SourceType::News, "").as_deref(), Some("paper.example"));
     }
 
     #[test]

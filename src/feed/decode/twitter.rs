@@ -1,5 +1,7 @@
 //! Tweets as versions 1.1 and 2 of Twitter's interface send them.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 
 use super::{id_part, missing_id, missing_text, origin, whole};
@@ -70,40 +72,37 @@ fn retweet(name: Option<&str>, outer: &str, repeated: &str) -> String {
     format!("{prefix}{repeated}")
 }
 
-/// What a version 2 record carries beside its tweets.
+/// What a version 2 record carries beside its tweets, by id.
 struct Includes<'a> {
-    users: Vec<&'a RawValue>,
-    tweets: Vec<&'a RawValue>,
+    users: HashMap<String, &'a str>,
+    tweets: HashMap<String, &'a str>,
 }
 
-impl<'a> Includes<'a> {
+impl Includes<'_> {
     fn user_name(&self, id: &str) -> Result<Option<String>, Failure> {
-        match find(&self.users, id)? {
+        match self.users.get(id) {
             Some(user) => Ok(json::string(pick(user, ["username"])?[0])?),
             None => Ok(None),
         }
     }
-
-    fn tweet(&self, id: &str) -> Result<Option<&'a str>, Failure> {
-        find(&self.tweets, id)
-    }
 }
 
-fn find<'a>(objects: &[&'a RawValue], id: &str) -> Result<Option<&'a str>, Failure> {
-    for object in objects {
-        let [found] = pick_from(Some(object), ["id"])?;
-        if json::identifier(found)?.as_deref() == Some(id) {
-            return Ok(Some(object.get()));
+fn by_id(objects: Option<&RawValue>) -> Result<HashMap<String, &str>, Failure> {
+    let mut found = HashMap::new();
+    for object in elements(objects)? {
+        let [id] = pick_from(Some(object), ["id"])?;
+        if let Some(id) = json::identifier(id)? {
+            found.insert(id, object.get());
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// Version 2: `{"data": …, "includes": …}`, where `data` may be a list, or a tweet alone.
 pub(super) fn v2(record: &str) -> Result<Vec<RawItem>, Failure> {
     let [data, includes] = pick(record, ["data", "includes"])?;
     let [users, tweets] = pick_from(includes, ["users", "tweets"])?;
-    let includes = Includes { users: elements(users)?, tweets: elements(tweets)? };
+    let includes = Includes { users: by_id(users)?, tweets: by_id(tweets)? };
     let Some(data) = data else {
         return Ok(vec![v2_tweet(record, &includes)?]);
     };
@@ -121,7 +120,7 @@ pub(super) fn v2(record: &str) -> Result<Vec<RawItem>, Failure> {
 }
 
 fn v2_tweet(tweet: &str, includes: &Includes<'_>) -> Result<RawItem, Failure> {
-    if !tweet.starts_with('{') && !tweet.trim_start().starts_with('{') {
+    if !tweet.trim_start().starts_with('{') {
         return Err(Refusal::new(RefusalCode::BadShape, "\"data\" holds something else than tweets").into());
     }
     let [id, created_at, lang, author, referenced] =
@@ -179,7 +178,7 @@ fn repeated<'a>(referenced: Option<&RawValue>, includes: &Includes<'a>) -> Resul
         let [kind, id] = pick_from(Some(reference), ["type", "id"])?;
         let is_retweet = json::string(kind)?.as_deref() == Some("retweeted");
         if let (true, Some(id)) = (is_retweet, json::identifier(id)?) {
-            return includes.tweet(&id);
+            return Ok(includes.tweets.get(&id).copied());
         }
     }
     Ok(None)
