@@ -92,8 +92,8 @@ pub fn run(
 
 #[derive(Default)]
 struct Retrieved {
-    /// Sum of the scores over all queries that retrieved the item.
-    total: f64,
+    /// What its places in the queries' candidates add up to.
+    standing: f64,
     /// The queries whose best candidates it is among, with its relevance for them.
     queries: Vec<(QueryId, f64)>,
 }
@@ -113,16 +113,16 @@ fn retrieve(
         record.candidates += hits.len() as u64;
         for (place, candidate) in rank::by_bm25(&hits).into_iter().enumerate() {
             let entry = retrieved.entry(candidate.arrival).or_default();
-            entry.total += candidate.score;
+            entry.standing += rank::fusion_share(place);
             if place < facts.candidates {
                 entry.queries.push((query.id.clone(), candidate.relevance));
             }
         }
     }
     retrieved.retain(|_, entry| !entry.queries.is_empty());
-    let largest = retrieved.values().map(|entry| entry.total).fold(f64::MIN_POSITIVE, f64::max);
+    let largest = retrieved.values().map(|entry| entry.standing).fold(f64::MIN_POSITIVE, f64::max);
     for entry in retrieved.values_mut() {
-        entry.total = (entry.total / largest).clamp(0.0, 1.0);
+        entry.standing = (entry.standing / largest).clamp(0.0, 1.0);
     }
     Ok(retrieved)
 }
@@ -142,7 +142,7 @@ fn documents(job: &Job<'_>, retrieved: BTreeMap<u32, Retrieved>) -> Result<Vec<D
             text: item.text,
             clean: item.clean,
             language: job.snapshot.language(arrival),
-            relevance: entry.total,
+            relevance: entry.standing,
             queries: answered(entry.queries),
             independent_sources: group.map_or(1, |group| group.independent_sources),
             reports: group.map_or(1, |group| group.reports),

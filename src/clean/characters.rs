@@ -41,7 +41,8 @@ pub(super) fn normalise(text: &str) -> Cow<'_, str> {
 
 /// Decodes the entity at the end of `out`, if there is one; true where another may end there now.
 fn decode_last_entity(out: &mut String) -> bool {
-    let Some(start) = out.char_indices().rev().take(LONGEST_ENTITY).find(|&(_, c)| c == '&').map(|(at, _)| at)
+    let Some(start) =
+        out.char_indices().rev().take(LONGEST_ENTITY).find(|&(_, c)| c == '&').map(|(at, _)| at)
     else {
         return false;
     };
@@ -58,7 +59,9 @@ fn decode_entity(entity: &str) -> Option<Cow<'static, str>> {
     let name = entity.strip_prefix('&')?.strip_suffix(';')?;
     if let Some(number) = name.strip_prefix('#') {
         let code = match number.strip_prefix(['x', 'X']) {
-            Some(hex) if hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => u32::from_str_radix(hex, 16).ok()?,
+            Some(hex) if hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                u32::from_str_radix(hex, 16).ok()?
+            }
             None if number.bytes().all(|byte| byte.is_ascii_digit()) => number.parse().ok()?,
             _ => return None,
         };

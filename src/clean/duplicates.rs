@@ -13,7 +13,13 @@ use std::{
 use super::signature::{Signature, jaccard};
 
 /// Jaccard similarity from which on two texts with the same numbers say the same.
-pub const DEFAULT_NEAR_THRESHOLD: f64 = 0.7;
+///
+/// Judged by eye on the 18 crises of CrisisLexT26 (19,193 tweets: 2,372 exact duplicates, 677 near ones at this value).
+/// Of 40 pairs at 0.75–0.80 none told another fact: cut tails, an added source or "BREAKING". At 0.70–0.75 2 of 14 did
+/// ("may have found" and "have found"), at 0.65–0.70 3 of 14, at 0.50–0.55 about half. A wrong near duplicate hides a fact,
+/// a missed one costs a comparison later, hence the careful value. 75 pairs above 0.8 differ in their numbers alone.
+/// The bands find 99 % of the pairs that comparing with every first finds.
+pub const DEFAULT_NEAR_THRESHOLD: f64 = 0.75;
 
 /// Texts with fewer distinct words are duplicates only where they are equal.
 const FEWEST_WORDS: u32 = 3;
@@ -80,9 +86,6 @@ impl DuplicateFinder {
         }
     }
 
-    #[cfg(test)] // MEASURE
-    pub(super) fn measure(&self) -> String { let n = self.firsts.len().max(1); format!("features {} per first; buckets {}; bytes per first {}", self.features.len()/n, self.heads[0].len(), (self.features.capacity()*4 + self.firsts.capacity()*12 + self.heads[0].len()*4*BANDS + self.older.capacity()*4*BANDS + self.exact.capacity()*8/7*17)/n) } // MEASURE
-
     /// Takes the next item; `arrival` grows by one an item.
     #[allow(clippy::needless_pass_by_value, reason = "a signature is used up here")]
     pub fn insert(&mut self, arrival: u32, signature: Signature) -> Verdict {
@@ -116,7 +119,8 @@ impl DuplicateFinder {
             while at != NONE && looked_at < LONGEST_CHAIN {
                 looked_at += 1;
                 if let Some(likeness) = self.likeness(signature, at)
-                    && best.is_none_or(|(most, earliest)| likeness > most || (likeness >= most && at < earliest))
+                    && best
+                        .is_none_or(|(most, earliest)| likeness > most || (likeness >= most && at < earliest))
                 {
                     best = Some((likeness, at));
                 }
@@ -260,7 +264,13 @@ mod tests {
         let text = "the bridge over the creek at mill road is closed to all traffic";
         let longer = "breaking the bridge over the creek at mill road is closed to all traffic";
         assert_eq!(
-            verdicts(&[text, "another text of no account", longer, longer, "The Bridge over the creek at MILL road is closed to all traffic"]),
+            verdicts(&[
+                text,
+                "another text of no account",
+                longer,
+                longer,
+                "The Bridge over the creek at MILL road is closed to all traffic"
+            ]),
             [
                 Verdict::First,
                 Verdict::First,
@@ -303,7 +313,10 @@ mod tests {
             base,
         ]);
         assert_eq!(verdicts[1], Verdict::First);
-        assert_eq!(verdicts[3], if verdicts[2] == Verdict::First { Verdict::Near { first: 2 } } else { verdicts[2] });
+        assert_eq!(
+            verdicts[3],
+            if verdicts[2] == Verdict::First { Verdict::Near { first: 2 } } else { verdicts[2] }
+        );
     }
 
     proptest! {

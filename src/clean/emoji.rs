@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn every_emoji_is_made_of_what_goes() {
         let goes = |c: char| is_emoji(c) || is_sign(c) || is_mark(c) || c == '\u{200d}';
-        let left: Vec<&str> = emojis::iter().map(emojis::Emoji::as_str).filter(|e| !e.chars().all(goes)).collect();
+        let left: Vec<&str> =
+            emojis::iter().map(emojis::Emoji::as_str).filter(|e| !e.chars().all(goes)).collect();
         assert_eq!(left.len(), 12, "{left:?}");
         assert!(left.iter().all(|emoji| emoji.ends_with('\u{20e3}')), "{left:?}");
     }

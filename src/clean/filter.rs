@@ -62,8 +62,8 @@ pub fn run_items(
             continue;
         }
         match clean_item(&cleaner, &line, options) {
-            Ok(cleaned) => {
-                out.write_all(&cleaned)?;
+            Ok(item) => {
+                out.write_all(&item)?;
                 outcome.written += 1;
             }
             Err(problem) => {
@@ -93,8 +93,8 @@ pub fn run_text(
             problems(outcome.written, "the line is not UTF-8".to_owned());
             outcome.refused += 1;
         }
-        let cleaned = cleaner.clean(&text, &options.platform, options.language, Language::English);
-        writeln!(out, "{}", cleaned.text)?;
+        let clean = cleaner.clean(&text, &options.platform, options.language, Language::English);
+        writeln!(out, "{}", clean.text)?;
     }
     Ok(outcome)
 }
@@ -116,7 +116,8 @@ fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
 
 fn clean_item(cleaner: &Cleaner, line: &[u8], options: &FilterOptions) -> Result<Vec<u8>, String> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let fields: Fields = serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
+    let fields: Fields =
+        serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
     let text = fields.get("text").ok_or("no field \"text\"")?;
     let text = string_of(text).ok_or("the field \"text\" is not a string")?;
     let platform = ["sourceType", "source_type"]
@@ -125,8 +126,8 @@ fn clean_item(cleaner: &Cleaner, line: &[u8], options: &FilterOptions) -> Result
         .map_or_else(|| options.platform.clone(), |name| SourceType::from_name(&name));
     let stated = || Language::from_code(&string_of(fields.get("language").or_else(|| fields.get("lang"))?)?);
 
-    let cleaned = cleaner.clean(&text, &platform, options.language.or_else(stated), Language::English);
-    let added = [("cleanText", cleaned.text.as_str()), ("language", cleaned.language.code())];
+    let clean = cleaner.clean(&text, &platform, options.language.or_else(stated), Language::English);
+    let added = [("cleanText", clean.text.as_str()), ("language", clean.language.code())];
     write_item(&fields, &added).map_err(|error| error.to_string())
 }
 
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn fields_keep_their_order_and_their_bytes() {
         let (out, problems, _) = items(
-            r##"{"z":12345678901234567890123,"text":"RT @a: #bigflood","n":1.50, "source":{"b":[1E5,null],"a":"\u00e9"},"sourceType":"Twitter"}"##,
+            r#"{"z":12345678901234567890123,"text":"RT @a: #bigflood","n":1.50, "source":{"b":[1E5,null],"a":"\u00e9"},"sourceType":"Twitter"}"#,
         );
         assert_eq!(
             out,
@@ -274,7 +275,10 @@ mod tests {
     #[test]
     fn trap_half_a_surrogate_pair_at_the_end_of_a_cut_tweet() {
         let (out, problems, _) = items(r#"{"text":"Bridge closed \ud83d"}"#);
-        assert!(out.contains(r#""text":"Bridge closed \ud83d","cleanText":"Bridge closed""#), "{out}{problems:?}");
+        assert!(
+            out.contains(r#""text":"Bridge closed \ud83d","cleanText":"Bridge closed""#),
+            "{out}{problems:?}"
+        );
     }
 
     #[test]

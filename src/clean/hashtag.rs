@@ -55,7 +55,7 @@ impl Segmenter {
         let letters: Vec<u8> = tag
             .chars()
             .flat_map(char::to_lowercase)
-            .filter(|letter| letter.is_ascii_alphanumeric())
+            .filter(char::is_ascii_alphanumeric)
             .map(|letter| letter as u8)
             .collect();
 
@@ -87,7 +87,8 @@ impl Segmenter {
             let longest_before = at.min(LONGEST_WORD);
             let shortest_before = usize::from(at > 0);
             for before in shortest_before..=longest_before {
-                let previous = if before == 0 { None } else { words[(at - before) * WIDTH + before].probability };
+                let previous =
+                    if before == 0 { None } else { words[(at - before) * WIDTH + before].probability };
                 let mut top = f64::NEG_INFINITY;
                 let mut chosen = 0_u8;
                 for length in 1..=LONGEST_WORD.min(text.len() - at) {
@@ -188,8 +189,7 @@ impl Counts {
         let entry = (hash & !LOWER_HALF) | (start as u64 + 1);
         let mut slot = slot_of(hash);
         while self.slots[slot] != 0 {
-            if (self.slots[slot] ^ hash) & !LOWER_HALF == 0
-                && line_of(text, self.slots[slot], key).is_some()
+            if (self.slots[slot] ^ hash) & !LOWER_HALF == 0 && line_of(text, self.slots[slot], key).is_some()
             {
                 break;
             }
@@ -238,7 +238,7 @@ fn digits(text: &[u8]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::PathBuf};
+    use std::fs;
 
     use serde::Deserialize;
 
@@ -270,7 +270,7 @@ mod tests {
     fn real_tags_split_as_wordsegment_splits_them() {
         let path = crate::clean::tests::data_folder().join("vectors/wordsegment_expected.jsonl");
         let Ok(vectors) = fs::read_to_string(&path) else {
-            println!("skipped: {} is absent", PathBuf::from(path).display());
+            eprintln!("skipped: {} is absent", path.display());
             return;
         };
         assert_eq!(vectors.lines().count(), 1506);
@@ -281,7 +281,7 @@ mod tests {
     fn both_files_unpack_to_their_end() {
         let model = Segmenter::load();
         for (counts, lines) in [(&model.unigrams, 333_213), (&model.bigrams, 286_358)] {
-            assert_eq!(counts.text.iter().filter(|&&byte| byte == b'\n').count(), lines);
+            assert_eq!(counts.text.split(|&byte| byte == b'\n').count(), lines + 1);
         }
         assert_eq!(model.unigrams.get(b"the"), Some(23_135_851_162.0));
         assert_eq!(model.unigrams.get(b"th e"), None);

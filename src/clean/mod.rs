@@ -152,5 +152,3 @@ fn clean_prose(text: &str, markdown: bool) -> String {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod measure;

@@ -59,15 +59,15 @@ pub(super) fn scan(text: &str, markdown: bool) -> String {
         let mut before: Option<char> = None;
         while let Some(c) = rest.chars().next() {
             let after = rest.get(c.len_utf8()..).unwrap_or_default();
-            if markdown && c == ']' {
-                if let Some(start) = open.pop()
-                    && let Some(target) = link_target(after)
-                    && out.remove_bracket(start)
-                {
-                    rest = after.get(target..).unwrap_or_default();
-                    before = Some(' ');
-                    continue;
-                }
+            if markdown
+                && c == ']'
+                && let Some(start) = open.pop()
+                && let Some(target) = link_target(after)
+                && out.remove_bracket(start)
+            {
+                rest = after.get(target..).unwrap_or_default();
+                before = Some(' ');
+                continue;
             }
             let may_begin_an_address = c.is_ascii_alphanumeric()
                 && (matches!(c, 'h' | 'H' | 'f' | 'F') || !before.is_some_and(char::is_alphanumeric));
@@ -108,7 +108,8 @@ fn link_target(after: &str) -> Option<usize> {
         if depth == 0 {
             let inside = target.get(..at)?;
             let address = inside.split_whitespace().next().unwrap_or_default();
-            let is_address = address.contains("://") || address.starts_with(['/', '#']) || address.contains('.');
+            let is_address =
+                address.contains("://") || address.starts_with(['/', '#']) || address.contains('.');
             return is_address.then_some(at + 2);
         }
     }

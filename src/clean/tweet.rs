@@ -21,12 +21,16 @@ pub(super) struct Scan {
 pub(super) fn scan(text: &str) -> Scan {
     let mut out = Output::with_capacity(text.len());
     let mut tags = Vec::new();
-    let bare_addresses = text.contains('/') || text.contains("www.") || text.contains("WWW.");
+    let bare_addresses =
+        text.contains('/') || text.contains("www.") || text.contains("t.co") || text.contains("pic.t");
     let mut rest = text;
     let mut before: Option<char> = None;
+    let mut open_bracket = false;
 
     while let Some(c) = rest.chars().next() {
-        if let Some(length) = removable(c, before, rest, bare_addresses, &out) {
+        if let Some(length) =
+            removable(c, rest, &Place { before, first: out.is_empty(), bare_addresses, open_bracket })
+        {
             out.gap();
             before = Some(' ');
             rest = rest.get(length..).unwrap_or_default();
@@ -57,9 +61,11 @@ pub(super) fn scan(text: &str) -> Scan {
             rest = after.get(word.len()..).unwrap_or_default();
             continue;
         }
-        if !disappears(c, before) && !(out.is_empty() && leads_nowhere(c, after)) {
+        let left_over = out.is_empty() && leads_nowhere(c, after);
+        if !left_over && !disappears(c, before) {
             out.push(c, after.chars().next());
             before = Some(c);
+            open_bracket = c == '(' || (open_bracket && c != ')');
         }
         rest = after;
     }
@@ -79,8 +85,20 @@ fn push_word(out: &mut Output, word: &str) -> Range<usize> {
     end - word.len()..end
 }
 
+/// What stands before the rest of a text.
+struct Place {
+    before: Option<char>,
+    /// Nothing was kept yet.
+    first: bool,
+    /// An address without a scheme may follow.
+    bare_addresses: bool,
+    /// A bracket is open.
+    open_bracket: bool,
+}
+
 /// Length of what begins here and goes, leaving a gap.
-fn removable(c: char, before: Option<char>, rest: &str, bare_addresses: bool, out: &Output) -> Option<usize> {
+fn removable(c: char, rest: &str, place: &Place) -> Option<usize> {
+    let before = place.before;
     let word_start = !before.is_some_and(is_word);
     match c {
         'h' | 'H' | 'f' | 'F' => {
@@ -89,7 +107,7 @@ fn removable(c: char, before: Option<char>, rest: &str, bare_addresses: bool, ou
             }
         }
         '@' | '＠' => return mention(before, rest),
-        _ if word_start && bare_addresses && c.is_ascii_alphanumeric() => {
+        _ if word_start && place.bare_addresses && c.is_ascii_alphanumeric() => {
             if let Some(length) = url::length(before, rest) {
                 return Some(length);
             }
@@ -97,18 +115,21 @@ fn removable(c: char, before: Option<char>, rest: &str, bare_addresses: bool, ou
         _ => {}
     }
     if word_start && matches!(c, 'R' | 'r' | 'M' | 'm') {
-        return retweet_mark(rest, out.is_empty());
+        return retweet_mark(rest, place.first);
     }
     if !c.is_ascii() {
         if c == '¯' {
-            return emoticon::length(before, rest);
+            return emoticon::length(before, rest, place.open_bracket);
         }
         let shown_as_emoji = || rest.chars().nth(1) == Some(emoji::EMOJI_STYLE);
         return (emoji::is_emoji(c) || (emoji::is_sign(c) && shown_as_emoji())).then_some(c.len_utf8());
     }
     // What an emoticon can begin with; most characters cannot.
-    if matches!(c, ':' | ';' | '=' | '8' | 'B' | '<' | '>' | '^' | '-' | 'T' | 'o' | 'O' | '\\' | 'x' | 'X' | '(') {
-        return emoticon::length(before, rest);
+    if matches!(
+        c,
+        ':' | ';' | '=' | '8' | 'B' | '<' | '>' | '^' | '-' | 'T' | 'o' | 'O' | '\\' | 'x' | 'X' | '('
+    ) {
+        return emoticon::length(before, rest, place.open_bracket);
     }
     None
 }
@@ -126,14 +147,18 @@ fn retweet_mark(rest: &str, first: bool) -> Option<usize> {
     let quoted = after.get(separators..)?;
     let name = quoted.strip_prefix(['"', '“', '«', '\'', '‘']).unwrap_or(quoted);
     let marks_a_mention = name.starts_with(['@', '＠']) && mention(None, name).is_some();
-    let first_word = first && mark == "RT" && (after.is_empty() || after.starts_with(':') || after.starts_with(char::is_whitespace));
+    let first_word = first
+        && mark == "RT"
+        && (after.is_empty() || after.starts_with(':') || after.starts_with(char::is_whitespace));
     (marks_a_mention || first_word).then_some(2 + separators)
 }
 
 /// `@name`, a list's `@name/list`, with the colon or the genitive after it. The rules for what is a name are Twitter's:
 /// an e-mail address is none, nor is what goes on with a letter that names cannot have.
 fn mention(before: Option<char>, rest: &str) -> Option<usize> {
-    if before.is_some_and(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '＠' | '\u{c0}'..='\u{24f}')) {
+    if before
+        .is_some_and(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '＠' | '\u{c0}'..='\u{24f}'))
+    {
         return None;
     }
     let after_sign = rest.strip_prefix(['@', '＠'])?;
@@ -178,7 +203,9 @@ fn tag_word(text: &str) -> &str {
     if !text.starts_with(is_word) {
         return "";
     }
-    let belongs = |c: char| is_word(c) || (!c.is_ascii() && (is_combining_mark(c) || matches!(c, '\u{200c}' | '\u{200d}')));
+    let belongs = |c: char| {
+        is_word(c) || (!c.is_ascii() && (is_combining_mark(c) || matches!(c, '\u{200c}' | '\u{200d}')))
+    };
     let belongs = |c: char| belongs(c) && !emoji::is_mark(c) && !emoji::is_emoji(c);
     let end = text.find(|c: char| !belongs(c)).unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
@@ -187,13 +214,35 @@ fn tag_word(text: &str) -> &str {
 /// Marks of emoji, and joiners that joined emoji; they leave no gap.
 fn disappears(c: char, before: Option<char>) -> bool {
     !c.is_ascii()
-        && (emoji::is_mark(c) || (matches!(c, '\u{200d}' | '\u{200c}') && !before.is_some_and(|b| joins(b) || is_combining_mark(b))))
+        && (emoji::is_mark(c)
+            || (matches!(c, '\u{200d}' | '\u{200c}')
+                && !before.is_some_and(|b| joins(b) || is_combining_mark(b))))
 }
 
 /// Punctuation that a removed prefix left at the start, as in ": text" or "... text". Signs of numbers stay.
 fn leads_nowhere(c: char, after: &str) -> bool {
     let alone = |c: char| {
-        matches!(c, '.' | '-' | '–' | '—' | '…' | '•' | '·' | '>' | '*' | '!' | '?' | '/' | ')' | ']' | ':' | ';' | ',' | '|' | '~')
+        matches!(
+            c,
+            '.' | '-'
+                | '–'
+                | '—'
+                | '…'
+                | '•'
+                | '·'
+                | '>'
+                | '*'
+                | '!'
+                | '?'
+                | '/'
+                | ')'
+                | ']'
+                | ':'
+                | ';'
+                | ','
+                | '|'
+                | '~'
+        )
     };
     match c {
         ':' | ';' | ',' | '|' | '~' => !after.starts_with(|c: char| c.is_ascii_digit()),
@@ -211,8 +260,13 @@ fn without_dangling_end(text: &str) -> &str {
         if shorter.len() - without_dots.len() >= 2 {
             shorter = without_dots;
         }
-        if let Some(separated) = shorter.strip_suffix(['-', '–', '—', '|', ':', '~', '>', '(', '[', '"', '“', '/', '&', '•', '·', '+'])
-            && (separated.is_empty() || separated.ends_with(' '))
+        shorter = url::without_begun_address(shorter);
+        // An ampersand of which the cut left only the beginning.
+        shorter =
+            ["&amp", "&am", "&lt", "&gt"].iter().find_map(|cut| shorter.strip_suffix(cut)).unwrap_or(shorter);
+        if let Some(separated) = shorter.strip_suffix([
+            '-', '–', '—', '|', ':', '~', '>', '(', '[', '"', '“', '/', '&', '•', '·', '+', '@',
+        ]) && (separated.is_empty() || separated.ends_with(' '))
         {
             shorter = separated;
         }

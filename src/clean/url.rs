@@ -5,18 +5,40 @@
 
 /// Top-level domains that a bare address with a path may have. Others are more often a missing space ("St.Louis/KC").
 const BARE_DOMAINS: &[&str] = &[
-    "at", "au", "be", "biz", "br", "ca", "cc", "ch", "cl", "co", "com", "cr", "de", "edu", "es", "eu", "fm", "fr", "gd",
-    "gl", "gov", "ie", "im", "in", "info", "int", "io", "is", "it", "jp", "ly", "me", "mil", "mp", "mx", "net", "nl", "nz",
-    "org", "ph", "pl", "pt", "ru", "se", "sg", "sh", "st", "to", "tv", "uk", "us", "ws",
+    "at", "au", "be", "biz", "br", "ca", "cc", "ch", "cl", "co", "com", "cr", "de", "edu", "es", "eu", "fm",
+    "fr", "gd", "gl", "gov", "ie", "im", "in", "info", "int", "io", "is", "it", "jp", "ly", "me", "mil",
+    "mp", "mx", "net", "nl", "nz", "org", "ph", "pl", "pt", "ru", "se", "sg", "sh", "st", "to", "tv", "uk",
+    "us", "ws",
 ];
-const CUT: char = '…';
+/// Bare addresses of which a cut may have left the host alone.
+const SHORTENERS: &[&str] = &["t.co", "pic.twitter.com"];
 
 /// Length in bytes of the address at the start of `rest`; `before` is the character that precedes it. Punctuation that
 /// belongs to the sentence is not counted, the ellipsis of a cut is.
 pub(super) fn length(before: Option<char>, rest: &str) -> Option<usize> {
     let length = with_scheme(before, rest).or_else(|| bare(before, rest))?;
-    let cut = rest.get(length..).is_some_and(|after| after.starts_with(CUT));
-    Some(if cut { length + CUT.len_utf8() } else { length })
+    let after = rest.get(length..).unwrap_or_default();
+    Some(length + cut(after).unwrap_or(0))
+}
+
+/// `text` without the beginning of an address at its end, of which a cut left not even the slashes.
+pub(super) fn without_begun_address(text: &str) -> &str {
+    let shorter = ["://", ":/", ":"].iter().find_map(|end| text.strip_suffix(end)).unwrap_or(text);
+    let begun = ["https", "http"].into_iter().find_map(|scheme| {
+        let start = shorter.len().checked_sub(scheme.len())?;
+        shorter.get(start..)?.eq_ignore_ascii_case(scheme).then_some(start)
+    });
+    match begun.and_then(|start| text.get(..start)) {
+        Some(kept) if kept.is_empty() || kept.ends_with(' ') => kept,
+        _ => text,
+    }
+}
+
+/// Length of the ellipsis with which a cut text goes on: `…`, `...` or `. ...`.
+fn cut(after: &str) -> Option<usize> {
+    let rest = after.trim_start_matches(['.', '…', ' ']);
+    let mark = after.get(..after.len() - rest.len())?.trim_end();
+    (mark.contains("...") || mark.starts_with('…')).then_some(mark.len())
 }
 
 fn with_scheme(before: Option<char>, rest: &str) -> Option<usize> {
@@ -25,32 +47,41 @@ fn with_scheme(before: Option<char>, rest: &str) -> Option<usize> {
         // `htt…`: only the ellipsis tells that an address began here.
         let begun = ["htt", "ht"].into_iter().find(|&begun| starts_with_ignoring_case(rest, begun))?;
         let alone = before.is_none_or(char::is_whitespace);
-        return (alone && rest.get(begun.len()..)?.starts_with(CUT)).then_some(begun.len());
+        return (alone && cut(rest.get(begun.len()..)?).is_some()).then_some(begun.len());
     };
     let after = rest.get(scheme.len()..)?;
     if let Some(address) = after.strip_prefix("://") {
         return Some(scheme.len() + 3 + body(address));
     }
-    let cut = after.strip_prefix(":/").or_else(|| after.strip_prefix(':')).unwrap_or(after);
-    let counted = scheme.len() + after.len() - cut.len();
+    if let Some(address) = after.strip_prefix(":/")
+        && address.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        return Some(scheme.len() + 2 + body(address)); // a slash was forgotten
+    }
+    let left = after.strip_prefix(":/").or_else(|| after.strip_prefix(':')).unwrap_or(after);
+    let counted = scheme.len() + after.len() - left.len();
     let alone = before.is_none_or(|c| !c.is_alphanumeric());
-    let ended = cut.starts_with(CUT) || (cut.trim_end().is_empty() && scheme != "ftp");
-    (alone && ended).then_some(counted)
+    (alone && cut(left).is_some()).then_some(counted)
 }
 
 fn bare(before: Option<char>, rest: &str) -> Option<usize> {
     if before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '/')) {
         return None;
     }
-    let host_length = rest.bytes().take_while(|&b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')).count();
+    let host_length =
+        rest.bytes().take_while(|&b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')).count();
     let (host, path) = rest.split_at_checked(host_length)?;
-    let (host, path) = if path.starts_with('/') { (host, path) } else { (host.trim_end_matches(['.', '-']), "") };
+    let (host, path) =
+        if path.starts_with('/') { (host, path) } else { (host.trim_end_matches(['.', '-']), "") };
     let (name, domain) = host.rsplit_once('.')?;
     if name.is_empty() || name.ends_with('.') {
         return None;
     }
     if starts_with_ignoring_case(host, "www.") && !domain.is_empty() && name.contains('.') {
         return Some(host.len() + body(path));
+    }
+    if path.is_empty() && SHORTENERS.iter().any(|shortener| host.eq_ignore_ascii_case(shortener)) {
+        return Some(host.len());
     }
     let known = BARE_DOMAINS.iter().any(|known| domain.eq_ignore_ascii_case(known));
     // `path` holds the slash; after it something, or the place where the text was cut.
@@ -59,10 +90,10 @@ fn bare(before: Option<char>, rest: &str) -> Option<usize> {
 
 /// Length of the characters that an address may have, without the punctuation of the sentence around it.
 fn body(rest: &str) -> usize {
-    let end = rest.find(|c: char| !belongs(c)).unwrap_or(rest.len());
-    let mut body = rest.get(..end).unwrap_or(rest);
     // An address as the text of a Markdown link ends with that text.
-    body = body.split_once("](").map_or(body, |(text, _)| text);
+    let ends = |at: usize, c: char| !belongs(c) || rest.get(at..).is_some_and(|from| from.starts_with("]("));
+    let end = rest.char_indices().find(|&(at, c)| ends(at, c)).map_or(rest.len(), |(at, _)| at);
+    let mut body = rest.get(..end).unwrap_or(rest);
     let count = |sign: char| body.matches(sign).count();
     let mut round = (count('('), count(')'));
     let mut square = (count('['), count(']'));
@@ -120,9 +151,13 @@ mod tests {
             ("http…", "http…"),
             ("htt…", "htt…"),
             ("http://", "http://"),
-            ("https:/", "https:/"),
-            ("http", "http"),
             ("t.co/…", "t.co/…"),
+            ("htt ...", "htt ..."),
+            ("http://t. ... x", "http://t. ..."),
+            ("http:... x", "http:..."),
+            ("t.co", "t.co"),
+            ("t.co. x", "t.co"),
+            ("http:/example.org/a b", "http:/example.org/a"),
         ] {
             assert_eq!(length(None, text), Some(address.len()), "{text}");
         }
@@ -131,10 +166,29 @@ mod tests {
     }
 
     #[test]
-    fn words_with_dots_and_slashes_are_no_addresses() {
-        for text in
-            ["and/or", "24/7", "3.5/10", "U.S./Canada", "a.m./p.m.", "St.Louis/KC", "http is", "ht", "www.", "...", "www..x"]
+    fn a_begun_address_at_the_end_goes() {
+        for (text, kept) in
+            [("a http", "a "), ("a HTTPS:/", "a "), ("http:", ""), ("xhttp", "xhttp"), ("a:", "a:")]
         {
+            assert_eq!(without_begun_address(text), kept, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_with_dots_and_slashes_are_no_addresses() {
+        for text in [
+            "and/or",
+            "24/7",
+            "3.5/10",
+            "U.S./Canada",
+            "a.m./p.m.",
+            "St.Louis/KC",
+            "http is",
+            "ht",
+            "www.",
+            "...",
+            "www..x",
+        ] {
             assert_eq!(length(None, text), None, "{text}");
         }
         assert_eq!(length(Some('@'), "example.com/x"), None);

@@ -7,9 +7,9 @@
 //! also decide documents for good: one whose forced choice would lower the bound to what is already had cannot be in
 //! a better answer. Weights are integers, so a bound below the best answer plus one ends a branch.
 
-use std::{cmp::Reverse, rc::Rc, time::Instant};
+use std::{rc::Rc, time::Instant};
 
-use super::coverage::Limits;
+use super::{coverage::Limits, exchange};
 
 /// Subgradient steps at the root, and at every other node.
 const ROOT_STEPS: u32 = 400;
@@ -20,31 +20,32 @@ const ROUNDING: f64 = 1e-6;
 /// Documents and concepts after the reductions. A concept has at least two documents.
 #[derive(Debug, Clone)]
 pub(super) struct Core {
-    /// Where each document's concepts start in `held`, and the end.
+    /// Where each document's concepts start in `concepts`, and the end.
     starts: Vec<usize>,
-    held: Vec<u32>,
+    concepts: Vec<u32>,
     /// The weight of the concepts that each document holds alone.
-    own: Vec<u64>,
-    weights: Vec<u64>,
+    pub(super) own: Vec<u64>,
+    pub(super) weights: Vec<u64>,
 }
 
 impl Core {
     pub(super) fn new(documents: &[Vec<u32>], own: Vec<u64>, weights: Vec<u64>) -> Self {
         let mut starts = vec![0];
-        let mut held = Vec::new();
+        let mut concepts = Vec::new();
         for document in documents {
-            held.extend(document);
-            starts.push(held.len());
+            concepts.extend(document);
+            starts.push(concepts.len());
         }
-        Self { starts, held, own, weights }
+        Self { starts, concepts, own, weights }
     }
 
     pub(super) fn documents(&self) -> usize {
         self.own.len()
     }
 
-    fn held(&self, document: usize) -> &[u32] {
-        &self.held[self.starts[document]..self.starts[document + 1]]
+    /// The concepts of a document.
+    pub(super) fn held(&self, document: usize) -> &[u32] {
+        &self.concepts[self.starts[document]..self.starts[document + 1]]
     }
 }
 
@@ -69,7 +70,9 @@ pub(super) fn search(core: &Core, budget: usize, limits: Limits) -> Found {
         times: vec![0; core.weights.len()],
         relaxed: vec![0; core.weights.len()],
     };
-    search.start_greedily(budget);
+    let start = exchange::start(core, budget, limits.work / 3);
+    search.work += start.work;
+    search.offer(start.weight, start.chosen.into_iter());
     let mut open = vec![Node {
         free: (0..core.documents()).collect(),
         chosen: Vec::new(),
@@ -162,7 +165,7 @@ impl Search<'_> {
     /// The prices that share every concept's weight among its documents.
     fn even_prices(&self) -> Vec<f64> {
         let mut holders = vec![0_u32; self.core.weights.len()];
-        for &concept in &self.core.held {
+        for &concept in &self.core.concepts {
             holders[concept as usize] += 1;
         }
         self.core
@@ -171,14 +174,6 @@ impl Search<'_> {
             .zip(holders)
             .map(|(&weight, holders)| weight as f64 / f64::from(holders))
             .collect()
-    }
-
-    /// The weight that a document adds to the selection in hand.
-    fn gain(&self, document: usize) -> u64 {
-        let held = self.core.held(document).iter().map(|&concept| concept as usize);
-        let fresh: u64 =
-            held.filter(|&concept| self.times[concept] == 0).map(|concept| self.core.weights[concept]).sum();
-        self.core.own[document] + fresh
     }
 
     fn take(&mut self, document: usize) {
@@ -198,49 +193,6 @@ impl Search<'_> {
             self.best_weight = weight;
             self.best = selection.collect();
         }
-    }
-
-    /// The greedy answer, at least 1 − 1/e of the best (Nemhauser, Wolsey & Fisher 1978), then single exchanges.
-    fn start_greedily(&mut self, budget: usize) {
-        let mut selection: Vec<usize> = Vec::with_capacity(budget);
-        let mut outside = vec![true; self.core.documents()];
-        let mut weight = 0;
-        while selection.len() < budget {
-            let Some(next) = self.most_useful(&outside) else { break };
-            weight += self.gain(next);
-            self.take(next);
-            outside[next] = false;
-            selection.push(next);
-        }
-        let mut at = 0;
-        let mut unchanged = 0;
-        while unchanged < selection.len() && self.work < self.limits.work / 4 {
-            let out = selection[at];
-            self.put_back(out);
-            let loss = self.gain(out);
-            let next = self.most_useful(&outside).filter(|&next| self.gain(next) > loss).unwrap_or(out);
-            weight = weight - loss + self.gain(next);
-            self.take(next);
-            outside[out] = true;
-            outside[next] = false;
-            selection[at] = next;
-            unchanged = if next == out { unchanged + 1 } else { 0 };
-            at = (at + 1) % selection.len();
-        }
-        for &document in &selection {
-            self.put_back(document);
-        }
-        self.offer(weight, selection.into_iter());
-    }
-
-    /// The document outside the selection that adds most, the first among equals.
-    fn most_useful(&mut self, outside: &[bool]) -> Option<usize> {
-        self.work += self.core.held.len() as u64;
-        let outside = (0..self.core.documents()).filter(|&document| outside[document]);
-        outside
-            .map(|document| (self.gain(document), Reverse(document)))
-            .max()
-            .map(|(_, Reverse(document))| document)
     }
 
     /// Bounds a node, decides what its prices decide, and splits what is left in two.
@@ -427,25 +379,17 @@ impl Search<'_> {
 }
 
 /// Splits a node at the document that the relaxation is least sure of; the part that has it is explored first.
-fn split(node: Node, priced: Priced, open: &mut Vec<Node>) {
-    let doubt = |candidate: &Candidate| (candidate.often * 2).abs_diff(priced.steps);
-    let Some(at) = (0..priced.candidates.len()).min_by_key(|&at| doubt(&priced.candidates[at])) else {
-        return;
-    };
-    let document = priced.candidates[at].document;
-    let free: Vec<usize> = node.free.iter().copied().filter(|&other| other != document).collect();
-    let prices = Rc::new(priced.prices);
-    let mut chosen = node.chosen.clone();
-    chosen.push(document);
-    open.push(Node {
-        free: free.clone(),
-        chosen: node.chosen,
-        budget: node.budget,
-        bound: node.bound,
-        prices: prices.clone(),
-    });
-    if let Some(budget) = node.budget.checked_sub(1) {
-        open.push(Node { free, chosen, budget, bound: node.bound, prices });
+fn split(node: Node, found: Priced, open: &mut Vec<Node>) {
+    let doubt = |candidate: &Candidate| (candidate.often * 2).abs_diff(found.steps);
+    let Some(unsure) = found.candidates.iter().min_by_key(|&candidate| doubt(candidate)) else { return };
+    let Node { mut free, chosen, budget, bound, .. } = node;
+    free.retain(|&document| document != unsure.document);
+    let mut with = chosen.clone();
+    with.push(unsure.document);
+    let prices = Rc::new(found.prices);
+    open.push(Node { free: free.clone(), chosen, budget, bound, prices: Rc::clone(&prices) });
+    if let Some(budget) = budget.checked_sub(1) {
+        open.push(Node { free, chosen: with, budget, bound, prices });
     }
 }
 

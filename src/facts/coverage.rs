@@ -251,7 +251,9 @@ mod tests {
                     .collect();
                 held.sort_unstable();
                 held.dedup();
-                held.iter().for_each(|&concept| weights[concept as usize] += 1);
+                for &concept in &held {
+                    weights[concept as usize] += 1;
+                }
                 held
             })
             .collect();

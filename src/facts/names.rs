@@ -108,14 +108,21 @@ fn case_of(words: &[Word<'_>]) -> Case {
     if all >= 3 && shouted * 5 > all * 3 {
         return Case::Useless;
     }
-    // Short words are written small in headlines too
-    let long = || {
+    // Function words are written small in headlines too
+    let telling = || {
         let inside = words.iter().enumerate().filter(|&(at, _)| !starts_sentence(words, at));
-        inside.filter(|(_, word)| word.text.chars().filter(|c| c.is_alphabetic()).count() >= 4)
+        inside
+            .map(|(_, word)| word.text)
+            .filter(|word| word.starts_with(char::is_alphabetic) && !is_function_word(word))
     };
-    let all = long().count();
-    let titled = long().filter(|(_, word)| capitalised(word.text)).count();
-    if all >= 4 && titled * 10 >= all * 9 { Case::Useless } else { Case::Telling }
+    let all = telling().count();
+    let small = telling().filter(|word| !capitalised(word)).count();
+    if all >= 4 && small * 10 <= all { Case::Useless } else { Case::Telling }
+}
+
+fn is_function_word(word: &str) -> bool {
+    let word = word.to_lowercase();
+    NO_NAMES.contains(&word.as_str()) || CONNECTORS.contains(&word.as_str())
 }
 
 /// Whether a word starts with a capital letter.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::{
-    names,
+    names::{capitalised, starts_sentence},
     words::{Decimals, folded, number, words},
 };
 
@@ -158,6 +158,11 @@ fn shared(a: &[u32], b: &[u32]) -> usize {
     a.iter().filter(|element| b.binary_search(element).is_ok()).count()
 }
 
+/// Whether what follows the last word says that the text was cut there.
+fn ends_cut(after: &str) -> bool {
+    after.starts_with('…') || after.starts_with("...")
+}
+
 /// The words, names and numbers of a text, each without repetition.
 struct Parts {
     words: Vec<String>,
@@ -170,7 +175,16 @@ impl Parts {
         let found = words(text);
         let mut parts = Self { words: Vec::new(), names: Vec::new(), numbers: Vec::new() };
         for (at, word) in found.iter().enumerate() {
-            if let Some((value, suffix)) = number(word.text, Decimals::Point) {
+            // What stands before the ellipsis of a cut text may be half a word or half a number
+            let cut = at + 1 == found.len() && ends_cut(word.after);
+            if cut && at > 0 {
+                continue;
+            }
+            // 9News is a name
+            let name = |suffix: &str| capitalised(suffix) && suffix.contains(char::is_lowercase);
+            if let Some((value, suffix)) =
+                number(word.text, Decimals::Point).filter(|(_, suffix)| !name(suffix))
+            {
                 parts.numbers.push(value);
                 if !suffix.is_empty() {
                     parts.words.push(folded(suffix));
@@ -178,7 +192,7 @@ impl Parts {
                 continue;
             }
             let folded = folded(word.text);
-            if names::capitalised(word.text) && !names::starts_sentence(&found, at) {
+            if capitalised(word.text) && !starts_sentence(&found, at) {
                 parts.names.push(folded.clone());
             }
             parts.words.push(folded);
@@ -239,6 +253,17 @@ mod tests {
         let earlier = ["A mandatory evacuation order was issued for all residents of Bonsall tonight"];
         let other = "A mandatory evacuation order was issued for all residents of Vista tonight";
         assert_eq!(judge(&earlier, other), Novelty::New);
+    }
+
+    #[test]
+    fn half_a_number_at_the_cut_of_a_text_is_no_number() {
+        let earlier = ["Road closures: north of Camino Del Rey, west of I-15 in Bonsall"];
+        assert_eq!(
+            judge(&earlier, "Road closures: north of Camino Del Rey, west of I-1…"),
+            Novelty::Repeats(0)
+        );
+        let earlier = ["State university closed by the fire"];
+        assert_eq!(judge(&earlier, "State university closed by the fire - 9News"), Novelty::Repeats(0));
     }
 
     #[test]

@@ -52,6 +52,12 @@ fn quantity(words: &[Word<'_>], at: usize, decimals: Decimals) -> Option<String>
         return None;
     }
 
+    if let Some(measure) = before.filter(|_| word.gap == " ").map(|before| folded(before.text))
+        && MEASURES.contains(&measure.as_str())
+    {
+        return Some(format!("{value} {measure}"));
+    }
+
     let mut next = at + 1;
     let mut unit = folded(suffix);
     if unit == "k" {
@@ -73,19 +79,15 @@ fn quantity(words: &[Word<'_>], at: usize, decimals: Decimals) -> Option<String>
         return Some(format!("{value} {currency}"));
     }
     if unit.is_empty() && next == at + 1 {
-        unit = symbol_after(word).to_owned();
+        unit.push_str(symbol_after(word));
     }
     if unit.is_empty() {
         unit = counted(next, words.get(next - 1)?).unwrap_or_default();
     }
     if unit == "per" && words.get(next + 1).is_some_and(|word| folded(word.text) == "cent") {
-        unit = "%".to_owned();
+        "%".clone_into(&mut unit);
     }
-    if !unit.is_empty() && !NO_UNITS.contains(&unit.as_str()) {
-        return Some(format!("{value} {}", one_unit(&unit)));
-    }
-    let measure = folded(before.filter(|_| word.gap == " ")?.text);
-    MEASURES.contains(&measure.as_str()).then(|| format!("{value} {measure}"))
+    (!unit.is_empty() && !NO_UNITS.contains(&unit.as_str())).then(|| format!("{value} {}", one_unit(&unit)))
 }
 
 /// `8:30`, `12/07`, `555-0134`, `10–15`.

@@ -14,10 +14,9 @@ const LEAST_LAMBDA: f64 = 0.05;
 /// requests.
 ///
 /// `greedy` takes the most relevant documents, with their relevance as importance. `ilp-mmr` chooses up to
-/// `config.budget` documents by the concepts they cover, fills what is left of the budget with the most relevant
-/// documents that hold no concept (so that a request of small talk still gives nuggets) and, if that makes fewer
-/// than `config.nuggets`, with the most relevant of the others; then it takes them by marginal relevance, which is
-/// their importance ([`super::mmr`]). Ties go to the more relevant document, then to the one that arrived first.
+/// `config.budget` documents by the concepts they cover, fills what is left of the budget with the most relevant of the
+/// others, then takes them by marginal relevance, which is their importance ([`super::mmr`]). Ties go to the more
+/// relevant document, then to the one that arrived first.
 pub fn select(
     documents: &[Document],
     earlier: &[String],
@@ -69,9 +68,9 @@ fn ilp_mmr(
     let looked_at: Vec<&Document> = ranked.iter().map(|&document| &documents[document]).collect();
     let concepts = concepts::recognise(&looked_at, gazetteer);
     let problem = Problem { documents: &concepts.of, weights: &concepts.weights, budget: config.budget };
-    let limits = Limits { work: config.work_limit, time: config.time_limit };
+    let limits = Limits { work: config.work_limit, time: config.time_limit.duration() };
     let Cover { mut chosen, covered, bound, .. } = cover(&problem, limits);
-    fill_up(&mut chosen, &concepts.of, config);
+    fill_up(&mut chosen, looked_at.len(), config.budget);
 
     let texts = looked_at.iter().map(|document| document.clean.as_str());
     let vectors = tfidf::vectors(texts.chain(earlier.iter().map(String::as_str)));
@@ -97,23 +96,28 @@ fn ilp_mmr(
     }
 }
 
-/// Adds documents that cover nothing more, while the budget lasts.
-fn fill_up(chosen: &mut Vec<usize>, concepts: &[Vec<u32>], config: &FactsConfig) {
-    let mut inside = vec![false; concepts.len()];
+/// Adds the most relevant documents that cover nothing more, while the budget lasts: they cost nothing of the optimum.
+fn fill_up(chosen: &mut Vec<usize>, documents: usize, budget: usize) {
+    let mut inside = vec![false; documents];
     for &document in chosen.iter() {
         inside[document] = true;
     }
-    let bare = (0..concepts.len()).filter(|&at| !inside[at] && concepts[at].is_empty());
-    let covered = (0..concepts.len()).filter(|&at| !inside[at] && !concepts[at].is_empty());
-    let more: Vec<usize> = bare.take(config.budget.saturating_sub(chosen.len())).collect();
+    let more: Vec<usize> =
+        (0..documents).filter(|&at| !inside[at]).take(budget.saturating_sub(chosen.len())).collect();
     chosen.extend(more);
-    let least = config.nuggets.min(config.budget);
-    chosen.extend(covered.take(least.saturating_sub(chosen.len())));
     chosen.sort_unstable();
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        env,
+        fs::File,
+        io::Read as _,
+        path::{Path, PathBuf},
+    };
+
+    use flate2::read::MultiGzDecoder;
     use proptest::prelude::*;
 
     use super::{super::tests::document, *};
@@ -178,6 +182,41 @@ mod tests {
     fn no_documents_give_no_facts() {
         let selection = select(&[], &[], &Gazetteer::default(), &FactsConfig::default());
         assert!(selection.chosen.is_empty() && selection.optimal);
+    }
+
+    /// The distinct texts of an archive as documents; relevance is made up.
+    fn real_documents(archive: &Path) -> Vec<Document> {
+        let mut lines = String::new();
+        MultiGzDecoder::new(File::open(archive).unwrap()).read_to_string(&mut lines).unwrap();
+        let mut texts: Vec<String> = lines
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        texts.sort_unstable();
+        texts.dedup();
+        numbered(&texts.iter().map(|text| (text.as_str(), text.len() as f64 / 300.0)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_coverage_of_real_crises_is_proven_best() {
+        let data = env::var_os("NUGGETD_DATA")
+            .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from);
+        let pattern = data.join("archives/*/*.jsonl.gz");
+        let archives = glob::glob(pattern.to_str().unwrap()).unwrap().map(Result::unwrap);
+        let archives: Vec<PathBuf> =
+            archives.filter(|path| !path.to_str().unwrap().contains("labels")).collect();
+        if archives.is_empty() {
+            eprintln!("skipped: no archives at {}", pattern.display());
+        }
+        for archive in archives {
+            let documents = real_documents(&archive);
+            let selection = select(&documents, &[], &Gazetteer::default(), &FactsConfig::default());
+            assert!(selection.optimal, "{}", archive.display());
+            assert!(selection.concepts > documents.len() / 4, "{}", archive.display());
+            assert_eq!(selection.chosen.len(), 32, "{}", archive.display());
+        }
     }
 
     fn some_documents() -> impl Strategy<Value = Vec<Document>> {
