@@ -199,7 +199,9 @@ impl Ledger {
     pub fn closed_requests(&self) -> Result<Vec<ClosedRequest>, LedgerError> {
         let mut statement = self
             .connection
-            .prepare("SELECT event, request, revision, first_cutoff, cutoff, record FROM requests ORDER BY rowid")
+            .prepare(
+                "SELECT event, request, revision, first_cutoff, cutoff, record FROM requests ORDER BY rowid",
+            )
             .map_err(|source| self.failed(source))?;
         let mut rows = statement.query([]).map_err(|source| self.failed(source))?;
         let mut closed = Vec::new();
@@ -326,12 +328,18 @@ mod tests {
         let mut ledger = Ledger::open(&path).unwrap();
         assert_eq!(ledger.checkpoint().unwrap(), checkpoint);
         let waiting = ledger.closed_requests().unwrap();
-        assert_eq!(waiting, [ClosedRequest { key: key(), revision: 0, first_cutoff: 10, cutoff: 10, record: None }]);
+        assert_eq!(
+            waiting,
+            [ClosedRequest { key: key(), revision: 0, first_cutoff: 10, cutoff: 10, record: None }]
+        );
         ledger.finish_request(&record(0), &[]).unwrap();
         assert_eq!(ledger.closed_requests().unwrap()[0].record, Some(record(0)));
         ledger.revise_request(&key(), 1, 12).unwrap();
         let again = ledger.closed_requests().unwrap();
-        assert_eq!(again, [ClosedRequest { key: key(), revision: 1, first_cutoff: 10, cutoff: 12, record: None }]);
+        assert_eq!(
+            again,
+            [ClosedRequest { key: key(), revision: 1, first_cutoff: 10, cutoff: 12, record: None }]
+        );
     }
 
     #[test]

@@ -135,6 +135,7 @@ mod tests {
         Event {
             id: EventId::new("E-1").unwrap(),
             title: String::new(),
+            dataset: None,
             kind: None,
             description: None,
             url: None,

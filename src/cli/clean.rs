@@ -47,8 +47,13 @@ impl Clean {
         }
         for path in &self.files {
             let file = File::open(path).map_err(|error| unreadable(path, error))?;
-            refused +=
-                filter_one(&mut BufReader::new(file), &path.to_string_lossy(), self.text, &options, &mut out)?;
+            refused += filter_one(
+                &mut BufReader::new(file),
+                &path.to_string_lossy(),
+                self.text,
+                &options,
+                &mut out,
+            )?;
         }
         out.flush()?;
         Ok(if refused == 0 { Exit::Done } else { Exit::InputFaults })

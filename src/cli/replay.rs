@@ -33,13 +33,8 @@ pub(super) struct ReplayCommand {
 impl ReplayCommand {
     pub(super) fn run(self) -> Outcome {
         let config = start(&self.config)?;
-        let replay = Replay {
-            archive: self.archive,
-            events: self.events,
-            out: self.out,
-            resume: self.resume,
-            config,
-        };
+        let replay =
+            Replay { archive: self.archive, events: self.events, out: self.out, resume: self.resume, config };
         let summary = replay.run(&Progress::on_terminal()).map_err(failure)?;
         say_summary(&summary, &replay);
         Ok(if summary.faults.is_empty() { Exit::Done } else { Exit::InputFaults })
@@ -80,8 +75,13 @@ fn say_summary(summary: &Summary, replay: &Replay) {
     }
     let refused: u64 = summary.refused.values().sum();
     if refused > 0 {
-        let codes: Vec<String> = summary.refused.iter().map(|(code, count)| format!("{code} {count}")).collect();
-        say(&format!("{refused} records refused ({}): see {}", codes.join(", "), replay.out.join("rejected.jsonl").display()));
+        let codes: Vec<String> =
+            summary.refused.iter().map(|(code, count)| format!("{code} {count}")).collect();
+        say(&format!(
+            "{refused} records refused ({}): see {}",
+            codes.join(", "),
+            replay.out.join("rejected.jsonl").display()
+        ));
     }
     if summary.late > 0 && !replay.config.schedule.revise_late {
         say(&format!(

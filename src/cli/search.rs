@@ -97,7 +97,8 @@ impl SearchCommand {
         }
         events.retain(|event| !event.requests.is_empty() && !event.queries.is_empty());
         if events.is_empty() {
-            let asked: Vec<&str> = [&self.request, &self.query].into_iter().flatten().map(String::as_str).collect();
+            let asked: Vec<&str> =
+                [&self.request, &self.query].into_iter().flatten().map(String::as_str).collect();
             return Err(Failure::new(Exit::Usage, anyhow!("no event has {}", asked.join(" with "))));
         }
         Ok(())
@@ -145,11 +146,11 @@ impl SearchCommand {
         let positions = Positions::default();
         let mut stream = Stream::new(files, &[], decoding, replay::threads(config));
         let mut refused = 0;
-        while let Some(streamed) = stream.next() {
+        for streamed in stream.by_ref() {
             match streamed.outcome {
                 Decoded::Items(items) => {
                     for prepared in items {
-                        add(shards, events, prepared)?;
+                        add(shards, events, &prepared)?;
                     }
                 }
                 Decoded::Refused(refusal, letter) => {
@@ -196,8 +197,7 @@ impl SearchCommand {
         match self.format {
             Format::Trec => writeln!(out, "{request}.{query} Q0 {item} {rank} {score} {RUN}"),
             Format::Jsonl => {
-                let line =
-                    json!({ "requestID": request, "queryID": query, "streamID": item, "rank": rank, "score": score });
+                let line = json!({ "requestID": request, "queryID": query, "streamID": item, "rank": rank, "score": score });
                 writeln!(out, "{line}")
             }
         }
@@ -214,7 +214,7 @@ fn is_asked_for(asked: Option<&String>, id: &str) -> bool {
     asked.is_none_or(|asked| asked == id)
 }
 
-fn add(shards: &mut Shards, events: &[Arc<Event>], prepared: Prepared) -> Result<(), IndexError> {
+fn add(shards: &mut Shards, events: &[Arc<Event>], prepared: &Prepared) -> Result<(), IndexError> {
     let item = &prepared.item;
     let Some(event) = events.iter().find(|event| event.id == item.event) else { return Ok(()) };
     let keys: Vec<ShardKey> = event

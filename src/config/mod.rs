@@ -20,7 +20,8 @@ use overlay::Overlay;
 pub use units::{Bytes, Seconds};
 
 use crate::{
-    clean::DEFAULT_NEAR_THRESHOLD, facts::FactsConfig, feed::Format, schedule::ScheduleConfig, search::SearchConfig,
+    clean::DEFAULT_NEAR_THRESHOLD, facts::FactsConfig, feed::Format, schedule::ScheduleConfig,
+    search::SearchConfig,
 };
 
 const ENVIRONMENT_PREFIX: &str = "NUGGETD__";
@@ -170,7 +171,11 @@ fn list(problems: &[Problem]) -> String {
 impl Config {
     /// Reads the file where one is given, then the process's environment, then `settings` (`section.key=value`).
     pub fn load(file: Option<&Path>, settings: &[String]) -> Result<Self, ConfigError> {
-        Self::load_with(file, env::vars_os().filter_map(|(key, value)| key.into_string().ok().zip(value.into_string().ok())), settings)
+        Self::load_with(
+            file,
+            env::vars_os().filter_map(|(key, value)| key.into_string().ok().zip(value.into_string().ok())),
+            settings,
+        )
     }
 
     /// [`Self::load`] with the environment passed in.
@@ -207,18 +212,34 @@ impl Config {
                 faults.push((key, message.to_owned()));
             }
         };
-        check((0.3..=1.0).contains(&self.clean.near_threshold), "clean.near_threshold", "must lie within 0.3 and 1");
+        check(
+            (0.3..=1.0).contains(&self.clean.near_threshold),
+            "clean.near_threshold",
+            "must lie within 0.3 and 1",
+        );
         check(self.index.commit_items >= 1, "index.commit_items", "must be at least 1");
         check(self.index.commit_interval.0 >= 1, "index.commit_interval", "must be at least 1s");
-        check((1..=1000).contains(&self.index.open_shards), "index.open_shards", "must lie within 1 and 1000");
+        check(
+            (1..=1000).contains(&self.index.open_shards),
+            "index.open_shards",
+            "must lie within 1 and 1000",
+        );
         check(
             (15 * Bytes::MIB..=2048 * Bytes::MIB).contains(&self.index.writer_memory.0),
             "index.writer_memory",
             "must lie within 15MiB and 2GiB",
         );
         check((1..=10_000).contains(&self.search.top), "search.top", "must lie within 1 and 10000");
-        check((1..=1000).contains(&self.search.feedback_items), "search.feedback_items", "must lie within 1 and 1000");
-        check((1..=1000).contains(&self.search.feedback_terms), "search.feedback_terms", "must lie within 1 and 1000");
+        check(
+            (1..=1000).contains(&self.search.feedback_items),
+            "search.feedback_items",
+            "must lie within 1 and 1000",
+        );
+        check(
+            (1..=1000).contains(&self.search.feedback_terms),
+            "search.feedback_terms",
+            "must lie within 1 and 1000",
+        );
         check((1..=10_000).contains(&self.facts.budget), "facts.budget", "must lie within 1 and 10000");
         check((1..=10_000).contains(&self.facts.documents), "facts.documents", "must lie within 1 and 10000");
         check((1..=10_000).contains(&self.facts.nuggets), "facts.nuggets", "must lie within 1 and 10000");

@@ -54,7 +54,9 @@ impl Overlay {
             let Some(value) = values.get(key.get_ref().as_ref()) else { continue };
             path.push(key.get_ref().to_string());
             match (place.get_ref(), value, self.known_at(path)) {
-                (DeValue::Table(inner), Value::Table(values), Some(Value::Table(_)) | None) if !values.is_empty() => {
+                (DeValue::Table(inner), Value::Table(values), Some(Value::Table(_)) | None)
+                    if !values.is_empty() =>
+                {
                     self.table(path, inner, values, origin);
                 }
                 _ => self.set(path, value.clone(), &origin(key.span().start)),
@@ -68,7 +70,11 @@ impl Overlay {
         let literal = Value::String(text.to_owned());
         let value = match self.known_at(path) {
             Some(Value::String(_)) => literal,
-            _ => format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value")).unwrap_or(literal),
+            _ => format!("value = {text}")
+                .parse::<Table>()
+                .ok()
+                .and_then(|mut table| table.remove("value"))
+                .unwrap_or(literal),
         };
         self.set(path, value, origin);
     }

@@ -14,7 +14,11 @@ fn load(text: &str, environment: &[(&str, &str)], settings: &[&str]) -> Result<C
 #[test]
 fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     let text = "[search]\ntop = 10\nfeedback_items = 11\nfeedback_terms = 12\n";
-    let environment = [("NUGGETD__SEARCH__FEEDBACK_ITEMS", "21"), ("NUGGETD__SEARCH__FEEDBACK_TERMS", "22"), ("OTHER", "x")];
+    let environment = [
+        ("NUGGETD__SEARCH__FEEDBACK_ITEMS", "21"),
+        ("NUGGETD__SEARCH__FEEDBACK_TERMS", "22"),
+        ("OTHER", "x"),
+    ];
     let config = load(text, &environment, &["search.feedback_terms=32"]).unwrap();
     assert_eq!((config.search.top, config.search.feedback_items, config.search.feedback_terms), (10, 21, 32));
     assert_eq!(config.index, IndexConfig::default());

@@ -115,7 +115,9 @@ mod tests {
 
     #[test]
     fn durations_and_sizes_are_read_and_print_the_same() {
-        for (text, seconds) in [("90s", 90), ("15m", 900), ("2h", 7_200), ("1d", 86_400), ("0", 0), ("45", 45)] {
+        for (text, seconds) in
+            [("90s", 90), ("15m", 900), ("2h", 7_200), ("1d", 86_400), ("0", 0), ("45", 45)]
+        {
             let read: Seconds = serde_json::from_value(text.into()).unwrap();
             assert_eq!(read, Seconds(seconds), "{text}");
             let again: Seconds = serde_json::from_value(read.to_string().into()).unwrap();

@@ -6,8 +6,8 @@
 //! stemmers are tantivy's.
 
 use tantivy::tokenizer::{
-    Language as Snowball, LowerCaser, RemoveLongFilter, Stemmer, StopWordFilter, TextAnalyzer, Token, TokenStream,
-    Tokenizer,
+    Language as Snowball, LowerCaser, RemoveLongFilter, Stemmer, StopWordFilter, TextAnalyzer, Token,
+    TokenStream, Tokenizer,
 };
 
 use crate::model::Language;
@@ -59,8 +59,9 @@ impl Analyzer {
 }
 
 fn chain(language: Language) -> TextAnalyzer {
-    let words =
-        TextAnalyzer::builder(Words::default()).filter(RemoveLongFilter::limit(LONGEST_WORD)).filter(LowerCaser);
+    let words = TextAnalyzer::builder(Words::default())
+        .filter(RemoveLongFilter::limit(LONGEST_WORD))
+        .filter(LowerCaser);
     let Some(snowball) = snowball(language) else {
         return words.build();
     };
@@ -181,9 +182,10 @@ mod tests {
 
     #[test]
     fn raw_analysis_takes_what_stands_between_white_space() {
-        assert_eq!(Analyzer::new(Analysis::Raw).terms(Language::English, " The  Rivers,\tare "), [
-            "The", "Rivers,", "are"
-        ]);
+        assert_eq!(
+            Analyzer::new(Analysis::Raw).terms(Language::English, " The  Rivers,\tare "),
+            ["The", "Rivers,", "are"]
+        );
     }
 
     #[test]

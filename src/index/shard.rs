@@ -220,9 +220,8 @@ pub(super) fn read_payload(path: &Path, index: &Index) -> Result<Payload, IndexE
     let documents: u32 = metas.segments.iter().map(tantivy::SegmentMeta::num_docs).sum();
     let foreign = |reason: String| IndexError::Foreign { path: path.into(), reason };
     let payload: Payload = match &metas.payload {
-        Some(text) => {
-            serde_json::from_str(text).map_err(|error| foreign(format!("its payload is damaged ({error})")))?
-        }
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| foreign(format!("its payload is damaged ({error})")))?,
         None => Payload { format: FORMAT, ..Payload::default() },
     };
     if payload.format != FORMAT {

@@ -89,7 +89,9 @@ impl Shards {
                 open.last_used = self.clock;
                 Ok(&mut open.shard)
             }
-            None => Err(IndexError::Foreign { path: self.root.clone(), reason: "a shard vanished".to_owned() }),
+            None => {
+                Err(IndexError::Foreign { path: self.root.clone(), reason: "a shard vanished".to_owned() })
+            }
         }
     }
 
@@ -130,7 +132,11 @@ impl Shards {
     /// What the last commit of a shard says; nothing where it has never had one.
     pub fn payload(&self, key: &ShardKey) -> Result<Option<Payload>, IndexError> {
         let path = self.path(key);
-        if path.join("meta.json").exists() { read_payload(&path, &open_index(&path)?).map(Some) } else { Ok(None) }
+        if path.join("meta.json").exists() {
+            read_payload(&path, &open_index(&path)?).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Takes a shard out, to be merged and closed elsewhere; nothing where it is not open.

@@ -65,6 +65,8 @@ pub struct StoredItem {
     pub source_type: SourceType,
 }
 
+type PostingsByTerm = HashMap<(Language, String), Arc<[Posting]>>;
+
 struct Row {
     address: DocAddress,
     time: i64,
@@ -87,7 +89,7 @@ pub struct Snapshot {
     searchable: u32,
     total_length: u64,
     languages: Vec<Language>,
-    postings: Mutex<HashMap<(Language, String), Arc<[Posting]>>>,
+    postings: Mutex<PostingsByTerm>,
 }
 
 impl Snapshot {
@@ -264,7 +266,10 @@ impl Snapshot {
 }
 
 /// Reads the columns of all segments into rows by arrival number.
-#[allow(clippy::cast_possible_truncation, reason = "arrival, group and length were u32, language and kind u8")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "arrival, group and length were u32, language and kind u8"
+)]
 fn read_columns(
     path: &Path,
     searcher: &Searcher,
@@ -277,7 +282,8 @@ fn read_columns(
     let mut arrivals = Vec::new();
     for (ordinal, segment) in (0_u32..).zip(searcher.segment_readers()) {
         let columns = segment.fast_fields();
-        let column = |name: &str| columns.u64(name).map(|column| column.first_or_default_col(0)).map_err(at(path));
+        let column =
+            |name: &str| columns.u64(name).map(|column| column.first_or_default_col(0)).map_err(at(path));
         let time = columns.i64("time").map(|column| column.first_or_default_col(0)).map_err(at(path))?;
         let arrival = column("arrival")?;
         let (origin, group, length) = (column("origin")?, column("group")?, column("length")?);

@@ -31,11 +31,11 @@ impl RunFiles {
     }
 
     /// Writes the nuggets, best first within their request: the submission and the full records.
-    pub fn write_nuggets<'a>(&self, nuggets: impl Iterator<Item = &'a Nugget> + Clone) -> io::Result<()> {
+    pub fn write_nuggets(&self, nuggets: &[Nugget]) -> io::Result<()> {
         self.replace("run.jsonl", |out| {
-            nuggets.clone().try_for_each(|nugget| write_line(out, &RunLine::from(nugget)))
+            nuggets.iter().try_for_each(|nugget| write_line(out, &RunLine::from(nugget)))
         })?;
-        self.replace("nuggets.jsonl", |out| nuggets.clone().try_for_each(|nugget| write_line(out, nugget)))
+        self.replace("nuggets.jsonl", |out| nuggets.iter().try_for_each(|nugget| write_line(out, nugget)))
     }
 
     /// Writes the counts.
@@ -78,12 +78,14 @@ impl RejectedFile {
     /// Opens the file and cuts it to `bytes`, which is what the checkpoint knows of it.
     pub fn open(folder: &Path, bytes: u64) -> io::Result<Self> {
         let path = folder.join("rejected.jsonl");
-        let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path).and_then(|mut file| {
-            file.set_len(bytes)?;
-            file.seek(SeekFrom::Start(bytes))?;
-            Ok(file)
-        });
-        let file = opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let opened =
+            OpenOptions::new().create(true).truncate(false).write(true).open(&path).and_then(|mut file| {
+                file.set_len(bytes)?;
+                file.seek(SeekFrom::Start(bytes))?;
+                Ok(file)
+            });
+        let file =
+            opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         Ok(Self { out: BufWriter::new(file), bytes })
     }
 

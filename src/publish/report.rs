@@ -34,7 +34,10 @@ pub fn situation_report(event: &Event, request: &Request, nuggets: &[Nugget], it
             ),
         );
         if let Some(update) = &nugget.updates {
-            push(&mut out, format_args!("     updates {}: {}\n", update.request, indented(&update.fact_text)));
+            push(
+                &mut out,
+                format_args!("     updates {}: {}\n", update.request, indented(&update.fact_text)),
+            );
         }
     }
     out

@@ -106,8 +106,14 @@ impl Inputs {
     fn new(archive: &[String], events: &[Arc<Event>], config: &Config) -> Result<Self, ReplayError> {
         let events: Vec<&Event> = events.iter().map(Arc::as_ref).collect();
         // How often to commit, how many threads and what to log change no result.
-        let of_result =
-            (&config.feed.format, &config.feed.event, &config.clean, &config.schedule, &config.search, &config.facts);
+        let of_result = (
+            &config.feed.format,
+            &config.feed.event,
+            &config.clean,
+            &config.schedule,
+            &config.search,
+            &config.facts,
+        );
         let digest = |bytes: Result<Vec<u8>, serde_json::Error>| bytes.map(|bytes| xxh3_64(&bytes));
         Ok(Self {
             archive: archive.to_vec(),
@@ -231,13 +237,8 @@ impl Run {
             near_threshold: Some(config.clean.near_threshold),
         };
         let shards = Shards::new(&state, options, config.index.open_shards);
-        let intake = Intake::new(
-            &events,
-            shards,
-            config.schedule.clone(),
-            config.index.clone(),
-            Arc::clone(&ledger),
-        )?;
+        let intake =
+            Intake::new(&events, shards, config.schedule.clone(), config.index.clone(), Arc::clone(&ledger))?;
         Ok(Self { config, events, files: RunFiles::new(&replay.out), rejected, ledger, intake })
     }
 
@@ -313,7 +314,7 @@ impl Run {
     }
 
     fn write_nuggets(&self) -> Result<(), ReplayError> {
-        Ok(self.files.write_nuggets(self.nuggets()?.iter())?)
+        Ok(self.files.write_nuggets(&self.nuggets()?)?)
     }
 
     fn summary(&mut self, faults: Vec<String>) -> Result<Summary, ReplayError> {

@@ -37,11 +37,15 @@ impl Progress {
 
     /// How far the stream is.
     pub fn records(&self, records: u64, packed_bytes: u64) {
-        if self.bar.is_hidden() || records % 256 != 0 {
+        if self.bar.is_hidden() || !records.is_multiple_of(256) {
             return;
         }
         let seconds = self.bar.elapsed().as_secs_f64().max(1e-3);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate shown to a person")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate shown to a person"
+        )]
         let rate = (records as f64 / seconds) as u64;
         self.bar.set_position(packed_bytes);
         self.bar.set_message(format!("{} records, {}/s", HumanCount(records), HumanCount(rate)));

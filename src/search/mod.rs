@@ -80,7 +80,8 @@ impl<'a> Search<'a> {
         if self.config.expand == Expansion::None || first.is_empty() {
             return Ok(first);
         }
-        let expanded = bo1::expand(self.snapshot, self.analyzer, &mut vocabulary, &query, &first, self.config)?;
+        let expanded =
+            bo1::expand(self.snapshot, self.analyzer, &mut vocabulary, &query, &first, self.config)?;
         self.best(&vocabulary, &expanded)
     }
 
