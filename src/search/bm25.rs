@@ -36,7 +36,7 @@ impl Scorer {
             let postings = vocabulary.postings(term, snapshot)?;
             let holding = postings.len() as f64;
             let idf = ((documents - holding + 0.5) / (holding + 0.5)).log2();
-            let of_query = (K3 + 1.0) * weight / (K3 + weight);
+            let of_query = (K1 + 1.0) * (K3 + 1.0) * weight / (K3 + weight);
             for posting in &postings {
                 let count = f64::from(posting.count);
                 let length = f64::from(snapshot.length(posting.arrival));

@@ -37,31 +37,43 @@ pub(super) fn expand(
         }
         let in_shard: u64 =
             vocabulary.postings(term, snapshot)?.iter().map(|posting| u64::from(posting.count)).sum();
-        let chance = in_shard as f64 / documents;
-        let occurrences = f64::from(found.occurrences);
-        let weight = occurrences * ((1.0 + chance) / chance).log2() + (1.0 + chance).log2();
+        let weight = informativeness(f64::from(found.occurrences), in_shard as f64 / documents);
         informative.push(Weighted { term, weight });
     }
     informative.sort_by(|a, b| {
         let by_term = || vocabulary.key(a.term).cmp(vocabulary.key(b.term));
         b.weight.total_cmp(&a.weight).then_with(by_term).then(a.term.cmp(&b.term))
     });
-    let largest = informative.first().map_or(1.0, |best| best.weight);
+    // Terrier's normaliser is not the largest weight but what the best term would weigh if the shard held it in the
+    // feedback items alone.
+    let normaliser = informative.first().and_then(|best| bag.get(&best.term)).map_or(1.0, |best| {
+        let occurrences = f64::from(best.occurrences);
+        informativeness(occurrences, occurrences / documents)
+    });
     informative.truncate(config.feedback_terms.max(query.len()));
 
     let mut expanded = query.to_vec();
     for Weighted { term, weight } in informative {
-        let weight = weight / largest;
+        let weight = weight / normaliser;
         match expanded.iter_mut().find(|own| own.term == term) {
             Some(own) => own.weight += weight,
             None => expanded.push(Weighted { term, weight }),
         }
+    }
+    // PyTerrier hands the expanded query on as text, with nine decimals
+    for term in &mut expanded {
+        term.weight = (term.weight * 1e9).round() / 1e9;
     }
     let largest = expanded.iter().map(|term| term.weight).fold(f64::MIN_POSITIVE, f64::max);
     for term in &mut expanded {
         term.weight /= largest;
     }
     Ok(expanded)
+}
+
+/// How much more often the feedback items hold a term than chance, `expected` times an item, would have it.
+fn informativeness(occurrences: f64, expected: f64) -> f64 {
+    occurrences * ((1.0 + expected) / expected).log2() + (1.0 + expected).log2()
 }
 
 /// The feedback items as one bag.
