@@ -4,7 +4,7 @@
 //! The rooms, in the order in which the data passes them; none imports from one further right, except the words of
 //! [`model`]: [`feed`] → [`clean`] → [`index`] → [`search`] → [`rank`] → [`facts`] → [`publish`]. [`intake`] and
 //! [`schedule`] decide what is taken and when a request runs, [`request`] is one such run, the [`ledger`] remembers,
-//! and [`replay`] drives an archive through all of them.
+//! and [`replay`] drives an archive, read as one stream in the order of time, through all of them.
 
 pub mod clean;
 pub mod cli;
@@ -21,4 +21,5 @@ pub mod replay;
 pub mod request;
 pub mod schedule;
 pub mod search;
+mod stream;
 pub mod telemetry;

@@ -17,8 +17,9 @@ use crate::{
     feed::{Router, open_archive, read_events},
     index::{Analysis, Analyzer, IndexError, Positions, Prepared, ShardKey, ShardOptions, Shards, Snapshot},
     model::{Event, QueryId, RefusalCode, RequestId, StreamId},
-    replay::{self, Decoding, Outcome as Decoded, ReplayError, Stream},
+    replay::ReplayError,
     search::{Expansion, Search, SearchConfig},
+    stream::{Decoding, Outcome as Decoded, Stream, threads},
 };
 
 /// Name of the run in TREC lines.
@@ -144,7 +145,7 @@ impl SearchCommand {
         let cleaner = (!self.raw).then(|| Arc::new(Cleaner::new()));
         let decoding = Decoding::configured(&config.feed, Router::new(&names)?, cleaner, events)?;
         let positions = Positions::default();
-        let mut stream = Stream::new(files, &[], decoding, replay::threads(config));
+        let mut stream = Stream::new(files, &[], decoding, threads(&config.feed));
         let mut refused = 0;
         for streamed in stream.by_ref() {
             match streamed.outcome {

@@ -6,7 +6,6 @@
 
 mod progress;
 mod runner;
-mod stream;
 mod summary;
 
 use std::{
@@ -14,7 +13,6 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -24,7 +22,6 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use progress::Progress;
 pub use runner::RunError;
 use runner::{Pipeline, Runner, Task};
-pub(crate) use stream::{Decoding, Outcome, Stream};
 pub use summary::{RequestSummary, Summary};
 
 use crate::{
@@ -36,6 +33,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
     model::{Event, IdError, Nugget},
     publish::{RejectedFile, RunFiles},
+    stream::{Decoding, Outcome, Stream, threads},
 };
 
 /// How often the files are written while requests are being run.
@@ -135,7 +133,7 @@ impl Replay {
         let skip: Vec<u64> = topics.iter().map(|topic| run.intake.positions().next(topic, 0)).collect();
         let mut runner = run.start_runner(progress);
         run.queue_unfinished(&mut runner)?;
-        let mut stream = Stream::new(files, &skip, run.decoding(&self.config)?, threads(&self.config));
+        let mut stream = Stream::new(files, &skip, run.decoding(&self.config)?, threads(&self.config.feed));
         let mut last_written = Instant::now();
         while let Some(streamed) = stream.next() {
             let Some(topic) = topics.get(streamed.file) else { continue };
@@ -188,13 +186,6 @@ fn topics(files: &[ArchiveFile]) -> Vec<String> {
         });
     }
     topics
-}
-
-pub(crate) fn threads(config: &Config) -> usize {
-    match config.feed.threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    }
 }
 
 /// The state of a replay.

@@ -22,6 +22,14 @@ use crate::{
     model::{DeadLetter, Event, EventId, IdError, Language, Refusal, UnixSeconds},
 };
 
+/// How many worker threads the configuration asks for.
+pub(crate) fn threads(config: &FeedConfig) -> usize {
+    match config.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
 /// Records in one piece of work.
 const BATCH_RECORDS: usize = 128;
 /// Bytes after which a piece of work holds no more records.
