@@ -21,5 +21,5 @@ pub mod replay;
 pub mod request;
 pub mod schedule;
 pub mod search;
-mod stream;
+pub mod stream;
 pub mod telemetry;

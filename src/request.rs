@@ -48,14 +48,19 @@ pub fn run(
     record.documents = documents.len() as u64;
 
     let earlier: Vec<String> = job.earlier.iter().map(|nugget| nugget.fact_text.clone()).collect();
-    let selection = facts::select(&documents, &earlier, &Gazetteer::new(job.event), config);
+    // Some of what is chosen says the same as what was chosen before it
+    let with_spare = FactsConfig { nuggets: config.nuggets * 2, ..config.clone() };
+    let selection = facts::select(&documents, &earlier, &Gazetteer::new(job.event), &with_spare);
     record.concepts = selection.concepts as u64;
     record.optimal = selection.optimal;
-    record.selected = selection.chosen.len() as u64;
+    record.selected = selection.selected as u64;
 
-    let mut said = History::new();
+    let mut said = History::of_one_request();
     let mut nuggets: Vec<Nugget> = Vec::new();
     for chosen in &selection.chosen {
+        if nuggets.len() == config.nuggets {
+            break;
+        }
         let Some(document) = documents.get(chosen.document) else { continue };
         let fact_text = facts::fact_text(&document.clean);
         if let Novelty::Repeats(_) = said.judge(&fact_text) {

@@ -19,7 +19,7 @@ use crate::{
     config::FeedConfig,
     feed::{ArchiveFile, Format, Record, Records, Router, dead_letter, decode},
     index::{Prepared, Preparer},
-    model::{DeadLetter, Event, EventId, IdError, Language, Refusal, UnixSeconds},
+    model::{DeadLetter, Event, EventId, Language, Refusal, UnixSeconds},
 };
 
 /// How many worker threads the configuration asks for.
@@ -34,6 +34,11 @@ pub(crate) fn threads(config: &FeedConfig) -> usize {
 const BATCH_RECORDS: usize = 128;
 /// Bytes after which a piece of work holds no more records.
 const BATCH_BYTES: usize = 512 << 10;
+
+/// The configured event of a source is not among the events.
+#[derive(Debug, thiserror::Error)]
+#[error("feed.event {0} is described by no event file")]
+pub struct UnknownEvent(String);
 
 /// How items are made of records; shared by all workers.
 pub(crate) struct Decoding {
@@ -54,10 +59,13 @@ impl Decoding {
         router: Router,
         cleaner: Option<Arc<Cleaner>>,
         events: &[Arc<Event>],
-    ) -> Result<Self, IdError> {
+    ) -> Result<Self, UnknownEvent> {
         let event = match config.event.as_str() {
             "" => None,
-            name => Some(EventId::new(name)?),
+            name => {
+                let known = events.iter().find(|event| event.id.as_str() == name);
+                Some(known.ok_or_else(|| UnknownEvent(name.to_owned()))?.id.clone())
+            }
         };
         let languages = events.iter().map(|event| (event.id.clone(), event.default_language())).collect();
         Ok(Self { format: config.format, event, router, cleaner, languages })
@@ -130,13 +138,45 @@ struct Shared {
     stopped: AtomicBool,
 }
 
+/// One file's batches on their way.
 #[derive(Default)]
 struct Lane {
-    ready: VecDeque<Streamed>,
+    /// In order; none of them empty.
+    ready: VecDeque<VecDeque<Streamed>>,
+    /// Came before their turn.
     early: BTreeMap<u64, Batch>,
+    /// The number of the batch whose turn it is.
     next: u64,
     asked: u64,
+    consumed: u64,
     ended: bool,
+}
+
+impl Lane {
+    fn head(&self) -> Option<&Streamed> {
+        self.ready.front()?.front()
+    }
+
+    /// Takes the next record; true with it where it was the last of its batch.
+    fn pop(&mut self) -> Option<(Streamed, bool)> {
+        let batch = self.ready.front_mut()?;
+        let streamed = batch.pop_front()?;
+        let last = batch.is_empty();
+        if last {
+            self.ready.pop_front();
+            self.consumed += 1;
+        }
+        Some((streamed, last))
+    }
+
+    fn accept(&mut self, batch: Batch) -> Option<Result<(), String>> {
+        if batch.records.is_empty() {
+            self.consumed += 1;
+        } else {
+            self.ready.push_back(batch.records.into());
+        }
+        batch.ended
+    }
 }
 
 /// The merged stream. Dropping it ends the workers.
@@ -146,7 +186,11 @@ pub(crate) struct Stream {
     asking: Option<Sender<usize>>,
     answers: Receiver<Batch>,
     workers: Vec<JoinHandle<()>>,
+    /// Batches of one file that may be read ahead, while few are.
     depth: u64,
+    /// While so many batches of all files are ahead, a file is asked for its next one only: memory stays bounded,
+    /// however many files overlap.
+    most_ahead: u64,
     faults: Vec<String>,
 }
 
@@ -175,8 +219,16 @@ impl Stream {
             .collect();
         let lanes = shared.files.iter().map(|_| Lane::default()).collect();
         let depth = 2 * threads.max(1) as u64 + 2;
-        let mut stream =
-            Self { shared, lanes, asking: Some(asking), answers, workers, depth, faults: Vec::new() };
+        let mut stream = Self {
+            shared,
+            lanes,
+            asking: Some(asking),
+            answers,
+            workers,
+            depth,
+            most_ahead: 4 * depth,
+            faults: Vec::new(),
+        };
         // One batch of each file shows where it begins; a file that is being consumed is read further ahead.
         for file in 0..stream.lanes.len() {
             stream.ask(file, 1);
@@ -194,14 +246,18 @@ impl Stream {
         &self.faults
     }
 
+    /// Has batches of a file read until `depth` of them are ahead.
     fn ask(&mut self, file: usize, depth: u64) {
-        let Some(lane) = self.lanes.get_mut(file) else { return };
-        while !lane.ended && lane.asked < lane.next + depth {
-            lane.asked += 1;
-            if let Some(asking) = &self.asking {
-                // Workers end only after `asking` is dropped
-                asking.send(file).unwrap_or_default();
+        let mut ahead: u64 = self.lanes.iter().map(|lane| lane.asked - lane.consumed).sum();
+        let (Some(lane), Some(asking)) = (self.lanes.get_mut(file), &self.asking) else { return };
+        while !lane.ended && lane.asked < lane.consumed + depth {
+            if ahead >= self.most_ahead && lane.asked > lane.consumed {
+                return;
             }
+            lane.asked += 1;
+            ahead += 1;
+            // Workers end only after `asking` is dropped
+            asking.send(file).unwrap_or_default();
         }
     }
 
@@ -228,8 +284,7 @@ impl Stream {
             if lane.ended {
                 continue;
             }
-            lane.ready.extend(batch.records);
-            if let Some(end) = batch.ended {
+            if let Some(end) = lane.accept(batch) {
                 lane.ended = true;
                 self.faults.extend(end.err());
             }
@@ -243,13 +298,13 @@ impl Iterator for Stream {
     fn next(&mut self) -> Option<Streamed> {
         self.fill();
         let heads = self.lanes.iter().enumerate();
-        let heads = heads.filter_map(|(file, lane)| lane.ready.front().map(|head| (head.time(), file)));
+        let heads = heads.filter_map(|(file, lane)| lane.head().map(|head| (head.time(), file)));
         let (_, file) = heads.min()?;
-        let streamed = self.lanes.get_mut(file)?.ready.pop_front();
-        if self.lanes.get(file).is_some_and(|lane| lane.ready.len() % BATCH_RECORDS == 0) {
+        let (streamed, last_of_batch) = self.lanes.get_mut(file)?.pop()?;
+        if last_of_batch {
             self.ask(file, self.depth);
         }
-        streamed
+        Some(streamed)
     }
 }
 

@@ -109,6 +109,12 @@ impl DuplicateFinder {
         Verdict::First
     }
 
+    /// Takes the content hash of an item that was a duplicate before a restart, and its group's first item: copies of it
+    /// belong to the same group again.
+    pub fn remember_duplicate(&mut self, hash: u64, first: u32) {
+        self.exact.entry(hash).or_insert(first);
+    }
+
     /// The arrival of the most similar first above the threshold, the earliest of several.
     fn most_similar(&self, signature: &Signature, keys: &[u32; BANDS]) -> Option<u32> {
         let mut best: Option<(f64, u32)> = None;

@@ -188,6 +188,11 @@ fn trap_a_byte_order_mark_inside_the_text() {
 #[test]
 fn trap_a_cut_tweet_keeps_its_words() {
     check(&[
+        (
+            "RT @river: 120 people have left their homes so far. The shelter at the hall, 15 Ferry Hill, takes people in, with room for 12…",
+            "120 people have left their homes so far. The shelter at the hall, 15 Ferry Hill, takes people in, with room for",
+        ),
+        ("Gauge at 12…", "Gauge at 12"),
         ("Bridge closed near the sta…", "Bridge closed near the sta"),
         ("Bridge closed \u{fffd}", "Bridge closed"),
         ("Bridge closed \u{fffd}… http://t…", "Bridge closed"),

@@ -251,9 +251,21 @@ fn leads_nowhere(c: char, after: &str) -> bool {
     }
 }
 
+/// Fewest characters of a tweet that its platform may have cut: the limit was 140, and a retweet's prefix is gone here.
+const CUT_FROM: usize = 100;
+
+/// `text` without a number that the cut of a long tweet broke off: of "room for 120" it leaves "room for 12…", and a
+/// wrong number is worse than none.
+fn without_broken_number(text: &str) -> &str {
+    let Some(cut) = text.trim_end().strip_suffix('…') else { return text };
+    let word = cut.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let broken = word.starts_with(|c: char| c.is_ascii_digit()) && text.chars().count() >= CUT_FROM;
+    if broken { cut.strip_suffix(word).unwrap_or(cut) } else { text }
+}
+
 /// `text` without what a cut or a removed address left at its end: ellipses, half a surrogate pair, lone separators.
 fn without_dangling_end(text: &str) -> &str {
-    let mut kept = text;
+    let mut kept = without_broken_number(text);
     loop {
         let mut shorter = kept.trim_end().trim_end_matches(['…', '\u{fffd}']);
         let without_dots = shorter.trim_end_matches('.');

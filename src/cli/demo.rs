@@ -2,6 +2,7 @@
 
 use std::{fs, io::Write, path::PathBuf};
 
+use anyhow::anyhow;
 use clap::Args;
 
 use super::{ConfigFlags, Exit, Failure, Outcome, replay, say, start, stdout};
@@ -34,6 +35,10 @@ impl Demo {
         let temporary = tempfile::tempdir()?;
         let folder = self.out.clone().unwrap_or_else(|| temporary.path().join("demo"));
         let archive = folder.join("archive");
+        if archive.exists() {
+            let error = anyhow!("{} holds a demo already: choose another --out", folder.display());
+            return Err(Failure::new(Exit::Usage, error));
+        }
         fs::create_dir_all(&archive)?;
         let (event, items) = (archive.join("event.json"), archive.join("items.jsonl"));
         fs::write(&event, EVENT)?;
@@ -63,10 +68,10 @@ impl Demo {
         for event in &events {
             for request in &event.requests {
                 let of_request = nuggets.iter().filter(|nugget| nugget.request == request.id);
-                let best: Vec<Nugget> = of_request.take(self.top).cloned().collect();
+                let of_request: Vec<Nugget> = of_request.cloned().collect();
                 let items = summary.requests.iter().find(|summary| summary.run.request == request.id);
                 let items = items.map_or(0, |summary| summary.run.items);
-                writeln!(out, "{}", situation_report(event, request, &best, items))?;
+                writeln!(out, "{}", situation_report(event, request, &of_request, items, self.top))?;
             }
         }
         out.flush()?;

@@ -18,7 +18,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{config::Config, telemetry};
+use crate::{config::Config, replay::ReplayError, telemetry};
 
 /// Reads crisis feeds and publishes, per event, day and question, short facts that cite the items they come from.
 #[derive(Debug, Parser)]
@@ -52,6 +52,7 @@ enum Exit {
     Usage = 2,
     BadConfiguration = 64,
     Internal = 70,
+    TryAgain = 75,
 }
 
 /// A failure with its exit code.
@@ -100,7 +101,12 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version come this way too, and go to stdout
             let code = u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8);
-            return if error.print().is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE };
+            return match error.print() {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    ExitCode::from(Exit::Internal as u8)
+                }
+                _ => ExitCode::from(code),
+            };
         }
     };
     let outcome = match command {
@@ -115,16 +121,38 @@ pub fn main() -> ExitCode {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&format!("error: {:#}", failure.error));
+            say(&format!("error: {}", in_words(&failure.error)));
             ExitCode::from(failure.exit as u8)
         }
     }
 }
 
-/// Whoever read our output has seen enough: `nuggetd demo | head`.
+/// Whoever read our output has seen enough: `nuggetd demo | head`. The files of a run are no pipes.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-    kinds.into_iter().any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    let is = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    // A transparent variant stands in the chain in place of what it holds
+    let held = matches!(error.downcast_ref(), Some(ReplayError::Io(cause)) if is(cause));
+    held || error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is)
+}
+
+/// An error with its causes, each said once.
+fn in_words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words.push_str(": ");
+            words.push_str(&cause);
+        }
+    }
+    words
+}
+
+/// A number of things: "1 item", "2 items".
+fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 /// A line for the person at the terminal, on stderr.

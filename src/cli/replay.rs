@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigFlags, Exit, Failure, Outcome, say, start};
+use super::{ConfigFlags, Exit, Failure, Outcome, count, say, start};
 use crate::{
     config::Config,
     intake::IntakeError,
@@ -45,11 +45,13 @@ pub(super) fn failure(error: ReplayError) -> Failure {
     let exit = match &error {
         ReplayError::Events(_) | ReplayError::Archive(_) | ReplayError::Router(_) => Exit::InputFaults,
         ReplayError::Used(..) | ReplayError::Different(..) => Exit::Usage,
-        ReplayError::Event(_) => Exit::BadConfiguration,
+        ReplayError::UnknownEvent(_) => Exit::BadConfiguration,
+        ReplayError::Busy(_) => Exit::TryAgain,
         ReplayError::Intake(IntakeError::Index(_) | IntakeError::Ledger(_) | IntakeError::Rejected(_))
         | ReplayError::Index(_)
         | ReplayError::Ledger(_)
         | ReplayError::Run(_)
+        | ReplayError::Damaged(_)
         | ReplayError::Io(_) => Exit::Internal,
     };
     Failure::new(exit, error)
@@ -85,23 +87,23 @@ fn say_summary(summary: &Summary, replay: &Replay) {
     }
     if summary.late > 0 && !replay.config.schedule.revise_late {
         say(&format!(
-            "{} items came after their request had closed and are in no nugget: raise schedule.lateness or schedule.out_of_orderness, or set schedule.revise_late",
-            summary.late
+            "{} came after their request had closed, in no nugget: raise schedule.lateness or schedule.out_of_orderness, or set schedule.revise_late",
+            count(summary.late, "item")
         ));
     }
     for fault in &summary.faults {
         say(&format!("error: {fault}"));
     }
     say(&format!(
-        "{} records → {} items ({} searchable, {} exact and {} near duplicates, {} empty), {} outside every request → {} nuggets in {}",
-        summary.records,
-        summary.items,
+        "{} → {} ({} searchable, {} exact and {} near duplicates, {} empty), {} outside every request → {} in {}",
+        count(summary.records, "record"),
+        count(summary.items, "item"),
         summary.searchable,
         summary.exact_duplicates,
         summary.near_duplicates,
         summary.empty,
         summary.outside,
-        summary.nuggets,
+        count(summary.nuggets, "nugget"),
         replay.out.join("run.jsonl").display()
     ));
     say(&models(&replay.config));

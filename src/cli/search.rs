@@ -10,13 +10,13 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::{ConfigFlags, Exit, Failure, Outcome, replay::failure, say, start, stdout};
+use super::{ConfigFlags, Exit, Failure, Outcome, count, replay::failure, say, start, stdout};
 use crate::{
     clean::Cleaner,
     config::Config,
-    feed::{Router, open_archive, read_events},
+    feed::{Router, event_files, open_archive, read_events},
     index::{Analysis, Analyzer, IndexError, Positions, Prepared, ShardKey, ShardOptions, Shards, Snapshot},
-    model::{Event, QueryId, RefusalCode, RequestId, StreamId},
+    model::{Event, QueryId, RequestId, StreamId},
     replay::ReplayError,
     search::{Expansion, Search, SearchConfig},
     stream::{Decoding, Outcome as Decoded, Stream, threads},
@@ -41,8 +41,8 @@ pub(super) struct SearchCommand {
     #[arg(long, value_name = "ID")]
     query: Option<String>,
     /// Items for each query [default: search.top, 250]
-    #[arg(long, value_name = "N")]
-    top: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    top: Option<u16>,
     /// How the query is expanded [default: search.expand, bo1]
     #[arg(long, value_name = "HOW")]
     expand: Option<Expand>,
@@ -73,19 +73,23 @@ impl SearchCommand {
     pub(super) fn run(self) -> Outcome {
         let mut config = start(&self.config)?;
         if let Some(top) = self.top {
-            config.search.top = top.max(1);
+            config.search.top = usize::from(top);
         }
         match self.expand {
             Some(Expand::Bo1) => config.search.expand = Expansion::Bo1,
             Some(Expand::None) => config.search.expand = Expansion::None,
             None => {}
         }
-        let mut events = read_events(&self.events).map_err(|error| failure(error.into()))?;
-        self.select(&mut events)?;
-        let events: Vec<Arc<Event>> = events.into_iter().map(Arc::new).collect();
-        let (exit, refused) = self.rank(&config, &events).map_err(failure)?;
+        let all = read_events(&self.events).map_err(|error| failure(error.into()))?;
+        let mut asked = all.clone();
+        self.select(&mut asked)?;
+        let all: Vec<Arc<Event>> = all.into_iter().map(Arc::new).collect();
+        let (exit, refused) = self.rank(&config, &all, &asked).map_err(failure)?;
         if refused > 0 {
-            say(&format!("{refused} records refused; `nuggetd replay` keeps them with their reasons"));
+            say(&format!(
+                "{} refused; `nuggetd replay` keeps them with their reasons",
+                count(refused, "record")
+            ));
         }
         Ok(exit)
     }
@@ -105,21 +109,21 @@ impl SearchCommand {
         Ok(())
     }
 
-    fn rank(&self, config: &Config, events: &[Arc<Event>]) -> Result<(Exit, u64), ReplayError> {
+    fn rank(&self, config: &Config, all: &[Arc<Event>], asked: &[Event]) -> Result<(Exit, u64), ReplayError> {
         let folder = tempfile::tempdir()?;
         let options = ShardOptions {
             writer_memory: config.index.writer_memory.as_usize(),
             near_threshold: (!self.raw).then_some(config.clean.near_threshold),
         };
         let mut shards = Shards::new(folder.path(), options, config.index.open_shards);
-        let (faults, refused) = self.index(config, events, &mut shards)?;
+        let (faults, refused) = self.index(config, all, asked, &mut shards)?;
         for fault in &faults {
             say(&format!("error: {fault}"));
         }
         let analysis = if self.raw { Analysis::Raw } else { Analysis::Stemmed };
         let mut analyzer = Analyzer::new(analysis);
         let mut out = stdout();
-        for event in events {
+        for event in asked {
             for request in &event.requests {
                 let key = (event.id.clone(), request.id.clone());
                 if let Some(snapshot) = shards.snapshot(&key, None)? {
@@ -137,13 +141,14 @@ impl SearchCommand {
     fn index(
         &self,
         config: &Config,
-        events: &[Arc<Event>],
+        all: &[Arc<Event>],
+        asked: &[Event],
         shards: &mut Shards,
     ) -> Result<(Vec<String>, u64), ReplayError> {
-        let files = open_archive(&self.archive)?;
-        let names: Vec<Event> = events.iter().map(|event| (**event).clone()).collect();
+        let files = open_archive(&self.archive, &event_files(&self.events))?;
+        let names: Vec<Event> = all.iter().map(|event| (**event).clone()).collect();
         let cleaner = (!self.raw).then(|| Arc::new(Cleaner::new()));
-        let decoding = Decoding::configured(&config.feed, Router::new(&names)?, cleaner, events)?;
+        let decoding = Decoding::configured(&config.feed, Router::new(&names)?, cleaner, all)?;
         let positions = Positions::default();
         let mut stream = Stream::new(files, &[], decoding, threads(&config.feed));
         let mut refused = 0;
@@ -151,15 +156,12 @@ impl SearchCommand {
             match streamed.outcome {
                 Decoded::Items(items) => {
                     for prepared in items {
-                        add(shards, events, &prepared)?;
+                        add(shards, asked, &prepared)?;
                     }
                 }
                 Decoded::Refused(refusal, letter) => {
-                    // With a single event chosen, items of the others are no fault
-                    if refusal.code != RefusalCode::UnknownEvent {
-                        tracing::warn!(source = letter.position.source, code = %refusal.code, "record refused: {}", letter.message);
-                        refused += 1;
-                    }
+                    tracing::info!(source = letter.position.source, code = %refusal.code, "record refused: {}", letter.message);
+                    refused += 1;
                 }
             }
             shards.shrink(&positions)?;
@@ -215,9 +217,9 @@ fn is_asked_for(asked: Option<&String>, id: &str) -> bool {
     asked.is_none_or(|asked| asked == id)
 }
 
-fn add(shards: &mut Shards, events: &[Arc<Event>], prepared: &Prepared) -> Result<(), IndexError> {
+fn add(shards: &mut Shards, asked: &[Event], prepared: &Prepared) -> Result<(), IndexError> {
     let item = &prepared.item;
-    let Some(event) = events.iter().find(|event| event.id == item.event) else { return Ok(()) };
+    let Some(event) = asked.iter().find(|event| event.id == item.event) else { return Ok(()) };
     let keys: Vec<ShardKey> = event
         .requests_at(item.unix_timestamp)
         .map(|request| (event.id.clone(), request.id.clone()))

@@ -243,7 +243,12 @@ impl Config {
         check((1..=10_000).contains(&self.facts.budget), "facts.budget", "must lie within 1 and 10000");
         check((1..=10_000).contains(&self.facts.documents), "facts.documents", "must lie within 1 and 10000");
         check((1..=10_000).contains(&self.facts.nuggets), "facts.nuggets", "must lie within 1 and 10000");
-        check((0.0..=1.0).contains(&self.facts.lambda), "facts.lambda", "must lie within 0 and 1");
+        check((0.05..=1.0).contains(&self.facts.lambda), "facts.lambda", "must lie within 0.05 and 1");
+        check(
+            (1..=10_000).contains(&self.facts.candidates),
+            "facts.candidates",
+            "must lie within 1 and 10000",
+        );
         check(self.feed.threads <= 256, "feed.threads", "must be at most 256");
         let event = &self.feed.event;
         if !event.is_empty()

@@ -105,7 +105,10 @@ impl Overlay {
                 self.current = candidate;
                 self.origins.insert(key, origin.to_owned());
             }
-            Err(error) => self.problem(origin, &format!("{key}: {}", error.message())),
+            Err(error) => {
+                let message = in_plain_words(error.message(), self.known_at(path));
+                self.problem(origin, &format!("{key}: {message}"));
+            }
         }
     }
 
@@ -137,6 +140,18 @@ impl Overlay {
     fn problem(&mut self, origin: &str, message: &str) {
         self.problems.push(Problem { origin: origin.to_owned(), message: message.to_owned() });
     }
+}
+
+/// What was expected in words, where the reader of the type would name the type instead.
+fn in_plain_words(message: &str, default: Option<&Value>) -> String {
+    let expected = match default {
+        Some(Value::Integer(_)) => "a whole number, 0 or more",
+        Some(Value::Float(_)) => "a number",
+        Some(Value::Boolean(_)) => "true or false",
+        Some(Value::String(_)) if message.starts_with("invalid type") => "a text in quotes",
+        _ => return message.to_owned(),
+    };
+    format!("expected {expected}")
 }
 
 fn insert(table: &mut Table, path: &[String], value: Value) {

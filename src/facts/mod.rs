@@ -71,7 +71,6 @@ pub struct FactsConfig {
     #[schemars(range(min = 1))]
     pub budget: usize,
     /// What counts in the order of the chosen: 1 is relevance alone, smaller values count more against repetition.
-    /// Values outside 0.05 to 1 are cut to the nearer end.
     #[schemars(range(min = 0.05, max = 1.0))]
     pub lambda: f64,
     /// Most documents of one request that the extractor looks at; the most relevant are kept.

@@ -14,6 +14,9 @@ use super::{
 /// Least Jaccard index of the words of two facts that say the same.
 pub const ALIKE: f64 = 0.75;
 
+/// The same within one request: there a fact in other words is near its source, and saying it twice helps nobody.
+const ALIKE_SAME_REQUEST: f64 = 0.6;
+
 /// Fewest words, numbers apart, of a fact that can be recognised as an update of another.
 const FEWEST_WORDS: usize = 3;
 
@@ -40,8 +43,9 @@ struct Said {
 }
 
 /// The facts said so far, in order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct History {
+    least: f64,
     words: HashMap<String, u32>,
     /// Per word the facts that hold it, ascending.
     holders: Vec<Vec<usize>>,
@@ -50,10 +54,25 @@ pub struct History {
     wordless: Vec<usize>,
 }
 
+impl Default for History {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl History {
-    /// Nothing said yet.
+    /// Nothing said yet; for facts of earlier requests.
     pub fn new() -> Self {
-        Self::default()
+        Self::with(ALIKE)
+    }
+
+    /// Nothing said yet; for the facts of one request, which are alike sooner.
+    pub fn of_one_request() -> Self {
+        Self::with(ALIKE_SAME_REQUEST)
+    }
+
+    fn with(least: f64) -> Self {
+        Self { least, words: HashMap::new(), holders: Vec::new(), said: Vec::new(), wordless: Vec::new() }
     }
 
     /// How many facts were said.
@@ -118,7 +137,7 @@ impl History {
         let known: Vec<u32> = parts.words.iter().filter_map(|word| self.words.get(word).copied()).collect();
         let all = parts.words.len();
         // A fact that is alike shares at least this many words
-        let least = smallest_count(ALIKE * all as f64);
+        let least = smallest_count(self.least * all as f64);
         // so it holds one of any `all − least + 1` of them: look where the fewest facts are
         let Some(spare) = known.len().checked_sub(least) else { return Vec::new() };
         let mut rarest_first = known.clone();
@@ -142,7 +161,7 @@ impl History {
             let jaccard = shared as f64 / (all + earlier.words.len() - shared) as f64;
             let mine = new_names > 0 || names.iter().any(|name| earlier.words.binary_search(name).is_err());
             let theirs = || earlier.names.iter().any(|name| known.binary_search(name).is_err());
-            jaccard >= ALIKE && !(mine && theirs())
+            jaccard >= self.least && !(mine && theirs())
         });
         candidates
     }

@@ -23,6 +23,8 @@ const BUFFER: usize = 64 << 10;
 /// How much of a file goes into its identity: enough to tell files apart, and there from the start in one that grows.
 const IDENTITY: u64 = 4 << 10;
 const STANDARD_INPUT: &str = "-";
+/// What a folder holds in which a run writes its results.
+const RUN_LEDGER: &str = "state/ledger.sqlite";
 
 /// Why an archive cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -110,10 +112,11 @@ impl ArchiveFile {
 }
 
 /// The files that the arguments name, in their order: files, folders (with all below them, sorted), patterns such as
-/// `2017/*.jsonl.gz` (sorted), and `-` for standard input.
-pub fn open_archive(arguments: &[String]) -> Result<Vec<ArchiveFile>, ArchiveError> {
+/// `2017/*.jsonl.gz` (sorted), and `-` for standard input. Left out are the `event_files`, and folders of earlier runs.
+pub fn open_archive(arguments: &[String], event_files: &[PathBuf]) -> Result<Vec<ArchiveFile>, ArchiveError> {
     let mut files = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeSet<PathBuf> =
+        event_files.iter().map(|file| fs::canonicalize(file).unwrap_or_else(|_| file.clone())).collect();
     for argument in arguments {
         if argument == STANDARD_INPUT {
             if seen.insert(PathBuf::from(STANDARD_INPUT)) {
@@ -191,7 +194,7 @@ fn search_folder(
 ) -> Result<(), ArchiveError> {
     let error = |source| ArchiveError::Read { path: folder.to_string_lossy().into_owned(), source };
     // Links may lead back to a folder above.
-    if !visited.insert(fs::canonicalize(folder).map_err(error)?) {
+    if !visited.insert(fs::canonicalize(folder).map_err(error)?) || folder.join(RUN_LEDGER).exists() {
         return Ok(());
     }
     let mut entries = Vec::new();
@@ -223,7 +226,7 @@ fn is_hidden(path: &Path) -> bool {
 /// Event files and labels lie beside archives and are asked for by other names.
 fn holds_no_items(path: &Path) -> bool {
     let name = name(path);
-    name.ends_with(".event.json") || name.contains(".labels.")
+    name == "event.json" || name.ends_with(".event.json") || name.contains(".labels.")
 }
 
 fn holds_items(path: &Path) -> bool {
@@ -304,11 +307,11 @@ mod tests {
             write(&folder, name, b"{}");
         }
         let argument = folder.path().to_str().unwrap().to_owned();
-        let files = open_archive(std::slice::from_ref(&argument)).unwrap();
+        let files = open_archive(std::slice::from_ref(&argument), &[]).unwrap();
         assert_eq!(names(&files), ["1.json.zst", "2.ndjson.gz", "b.jsonl", "c.JSON"]);
-        let again = open_archive(&[format!("{argument}/b.jsonl"), argument.clone()]).unwrap();
+        let again = open_archive(&[format!("{argument}/b.jsonl"), argument.clone()], &[]).unwrap();
         assert_eq!(names(&again), ["b.jsonl", "1.json.zst", "2.ndjson.gz", "c.JSON"]);
-        let pattern = open_archive(&[format!("{argument}/*.[jJ]*"), "-".into()]).unwrap();
+        let pattern = open_archive(&[format!("{argument}/*.[jJ]*"), "-".into()], &[]).unwrap();
         assert_eq!(names(&pattern), ["b.jsonl", "c.JSON", "-"]);
         assert_eq!(pattern[2].bytes(), None);
     }
@@ -319,19 +322,19 @@ mod tests {
         write(&folder, "a.jsonl", b"{}");
         #[cfg(unix)]
         std::os::unix::fs::symlink(folder.path(), folder.path().join("up")).unwrap();
-        assert_eq!(open_archive(&[folder.path().to_str().unwrap().into()]).unwrap().len(), 1);
+        assert_eq!(open_archive(&[folder.path().to_str().unwrap().into()], &[]).unwrap().len(), 1);
     }
 
     #[test]
     fn what_is_not_there_is_named() {
         let folder = TempDir::new().unwrap();
         let missing = folder.path().join("no.jsonl").to_str().unwrap().to_owned();
-        let message = open_archive(std::slice::from_ref(&missing)).unwrap_err().to_string();
+        let message = open_archive(std::slice::from_ref(&missing), &[]).unwrap_err().to_string();
         assert!(message.contains(&missing), "{message}");
-        let empty = open_archive(&[folder.path().to_str().unwrap().into()]).unwrap_err();
+        let empty = open_archive(&[folder.path().to_str().unwrap().into()], &[]).unwrap_err();
         assert!(matches!(empty, ArchiveError::NoFiles(_)), "{empty}");
         let labels = write(&folder, "x.labels.jsonl", b"{}");
-        assert!(matches!(open_archive(&[labels]), Err(ArchiveError::NoFiles(_))));
+        assert!(matches!(open_archive(&[labels], &[]), Err(ArchiveError::NoFiles(_))));
     }
 
     #[test]
@@ -342,11 +345,11 @@ mod tests {
             write(&folder, "2/a.jsonl", b"{}\n{}"),
             write(&folder, "3/a.jsonl", b"{}"),
         ];
-        let files = open_archive(&paths).unwrap();
+        let files = open_archive(&paths, &[]).unwrap();
         assert!(files[0].identity.starts_with("a.jsonl@"));
         assert_ne!(files[0].identity, files[1].identity);
         assert_eq!(files[2].identity, format!("{}#2", files[0].identity));
-        assert_eq!(open_archive(&paths).unwrap(), files);
+        assert_eq!(open_archive(&paths, &[]).unwrap(), files);
     }
 
     #[test]
@@ -359,7 +362,7 @@ mod tests {
         ];
         // The ending does not matter.
         for path in [write(&folder, "a.jsonl", &gz), write(&folder, "b.jsonl.gz", &zst.concat())] {
-            let file = &open_archive(&[path]).unwrap()[0];
+            let file = &open_archive(&[path], &[]).unwrap()[0];
             let records: Vec<_> = file.records().unwrap().map(Result::unwrap).collect();
             let texts: Vec<&[u8]> = records.iter().map(|record| &record.bytes[..]).collect();
             assert_eq!(texts, [b"{\"a\":1}", b"{\"a\":2}"]);
@@ -378,7 +381,7 @@ mod tests {
             [("a.jsonl.gz", gzip(&text)), ("b.zst", zstd::encode_all(&text[..], 1).unwrap())]
         {
             packed.truncate(packed.len() - packed.len() / 3);
-            let file = &open_archive(&[write(&folder, name, &packed)]).unwrap()[0];
+            let file = &open_archive(&[write(&folder, name, &packed)], &[]).unwrap()[0];
             let mut results: Vec<_> = file.records().unwrap().collect();
             let error = results.pop().unwrap().unwrap_err().to_string();
             assert!(error.contains(name), "{error}");

@@ -37,7 +37,7 @@ use serde_json::value::RawValue;
 pub use archive::{ArchiveError, ArchiveFile, open_archive};
 pub use dead_letter::dead_letter;
 pub use decode::{Format, decode};
-pub use events::{EventsError, read_events};
+pub use events::{EventsError, event_files, read_events};
 pub use records::{ReadError, Record, Records};
 pub use route::{Router, RouterError};
 

@@ -21,7 +21,7 @@ fn real_data(folder: &str) -> Option<PathBuf> {
 
 fn items(archive: &Path, router: &Router) -> Vec<Item> {
     let mut items = Vec::new();
-    for file in open_archive(&[archive.to_str().unwrap().to_owned()]).unwrap() {
+    for file in open_archive(&[archive.to_str().unwrap().to_owned()], &[]).unwrap() {
         for record in file.records().unwrap() {
             let record = record.unwrap();
             let decoded = decode(&record.bytes, Format::Auto);
@@ -76,7 +76,7 @@ fn the_tracks_separate_files_describe_its_events() {
 fn the_tracks_own_items_are_read_with_their_sources() {
     let Some(folder) = real_data("crisisfacts") else { return };
     let file =
-        open_archive(&[folder.join("sample_stream_items.jsonl").to_str().unwrap().to_owned()]).unwrap();
+        open_archive(&[folder.join("sample_stream_items.jsonl").to_str().unwrap().to_owned()], &[]).unwrap();
     let mut count = 0;
     for record in file[0].records().unwrap() {
         let record = record.unwrap();

@@ -43,7 +43,7 @@ pub enum IndexError {
         source: std::io::Error,
     },
     /// The shard was written by another version of nuggetd, or something else wrote to it.
-    #[error("shard {path}: {reason}; remove the folder to build the shard anew")]
+    #[error("shard {path}: {reason}")]
     Foreign {
         /// The shard's folder.
         path: PathBuf,

@@ -69,7 +69,7 @@ impl Shard {
             payload,
             dirty: false,
         };
-        shard.remember_firsts()?;
+        shard.remember_items()?;
         Ok(shard)
     }
 
@@ -182,7 +182,7 @@ impl Shard {
 
     /// Fills the finder of duplicates with what the shard holds, in the order of arrival, so that a restart finds the
     /// same duplicates as a run without one.
-    fn remember_firsts(&mut self) -> Result<(), IndexError> {
+    fn remember_items(&mut self) -> Result<(), IndexError> {
         if self.payload.items == 0 {
             return Ok(());
         }
@@ -192,6 +192,9 @@ impl Shard {
         let snapshot = Snapshot::of(&self.path, &self.index, None)?;
         for arrival in snapshot.searchable() {
             finder.insert(arrival, Signature::of(&snapshot.item(arrival)?.clean));
+        }
+        for (hash, first) in snapshot.duplicates() {
+            finder.remember_duplicate(hash, first);
         }
         Ok(())
     }

@@ -70,6 +70,7 @@ type PostingsByTerm = HashMap<(Language, String), Arc<[Posting]>>;
 struct Row {
     address: DocAddress,
     time: i64,
+    hash: u64,
     origin: u64,
     group: u32,
     length: u32,
@@ -156,6 +157,13 @@ impl Snapshot {
     pub fn searchable(&self) -> impl Iterator<Item = u32> + '_ {
         let arrivals = (0_u32..).zip(&self.rows);
         arrivals.filter(|(_, row)| row.kind == Kind::First as u8).map(|(arrival, _)| arrival)
+    }
+
+    /// Content hash and first item of each item that is a duplicate, in order of arrival.
+    pub fn duplicates(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let duplicates =
+            self.rows.iter().filter(|row| row.kind == Kind::Exact as u8 || row.kind == Kind::Near as u8);
+        duplicates.map(|row| (row.hash, row.group))
     }
 
     /// Number of terms of an item.
@@ -286,7 +294,8 @@ fn read_columns(
             |name: &str| columns.u64(name).map(|column| column.first_or_default_col(0)).map_err(at(path));
         let time = columns.i64("time").map(|column| column.first_or_default_col(0)).map_err(at(path))?;
         let arrival = column("arrival")?;
-        let (origin, group, length) = (column("origin")?, column("group")?, column("length")?);
+        let (hash, origin, group, length) =
+            (column("hash")?, column("origin")?, column("group")?, column("length")?);
         let (language, kind) = (column("language")?, column("kind")?);
         let mut of_segment = Vec::with_capacity(segment.max_doc() as usize);
         for document in 0..segment.max_doc() {
@@ -296,6 +305,7 @@ fn read_columns(
                 *place = Some(Row {
                     address: DocAddress::new(ordinal, document),
                     time: time.get_val(document),
+                    hash: hash.get_val(document),
                     origin: origin.get_val(document),
                     group: group.get_val(document) as u32,
                     length: length.get_val(document) as u32,

@@ -6,8 +6,14 @@ use crate::model::{Event, Nugget, Request};
 
 const WIDTH: usize = 100;
 
-/// One day of one event, its nuggets best first.
-pub fn situation_report(event: &Event, request: &Request, nuggets: &[Nugget], items: u64) -> String {
+/// One day of one event: the best of its `items`' nuggets, `most` of them at the most.
+pub fn situation_report(
+    event: &Event,
+    request: &Request,
+    nuggets: &[Nugget],
+    items: u64,
+    most: usize,
+) -> String {
     let mut out = String::new();
     let title = match &request.date {
         Some(date) => format!("{} · {date} · {}", event.title, request.id),
@@ -16,12 +22,17 @@ pub fn situation_report(event: &Event, request: &Request, nuggets: &[Nugget], it
     push(&mut out, format_args!("{title}\n{}\n", "─".repeat(title.chars().count().min(WIDTH))));
     push(
         &mut out,
-        format_args!("{items} items from {} to {}, {} nuggets\n", request.start, request.end, nuggets.len()),
+        format_args!("{items} items from {} to {}, {} nuggets", request.start, request.end, nuggets.len()),
     );
+    let shown = nuggets.get(..most).unwrap_or(nuggets);
+    if shown.len() < nuggets.len() {
+        push(&mut out, format_args!(", the best {} of them", shown.len()));
+    }
+    push(&mut out, format_args!("\n"));
     if nuggets.is_empty() {
         push(&mut out, format_args!("nothing to report\n"));
     }
-    for nugget in nuggets {
+    for nugget in shown {
         push(&mut out, format_args!("\n{:>3}. {}\n", nugget.rank, indented(&nugget.fact_text)));
         push(
             &mut out,

@@ -9,8 +9,8 @@ mod runner;
 mod summary;
 
 use std::{
-    collections::BTreeMap,
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -27,13 +27,15 @@ pub use summary::{RequestSummary, Summary};
 use crate::{
     clean::Cleaner,
     config::Config,
-    feed::{ArchiveError, ArchiveFile, EventsError, Router, RouterError, open_archive, read_events},
+    feed::{
+        ArchiveError, ArchiveFile, EventsError, Router, RouterError, event_files, open_archive, read_events,
+    },
     index::{IndexError, ShardOptions, Shards},
     intake::{Closed, DeadLetters, Intake, IntakeError, Place},
     ledger::{Ledger, LedgerError},
-    model::{Event, IdError, Nugget},
+    model::{Event, Nugget},
     publish::{RejectedFile, RunFiles},
-    stream::{Decoding, Outcome, Stream, threads},
+    stream::{Decoding, Outcome, Stream, UnknownEvent, threads},
 };
 
 /// How often the files are written while requests are being run.
@@ -67,8 +69,8 @@ pub enum ReplayError {
     #[error(transparent)]
     Router(#[from] RouterError),
     /// The configured event.
-    #[error("feed.event: {0}")]
-    Event(#[from] IdError),
+    #[error(transparent)]
+    UnknownEvent(#[from] UnknownEvent),
     /// Taking items.
     #[error(transparent)]
     Intake(#[from] IntakeError),
@@ -87,6 +89,12 @@ pub enum ReplayError {
     /// `--resume` with another input.
     #[error("{0} was begun with another {1}; a resumed run must be given the same")]
     Different(PathBuf, &'static str),
+    /// Another process has the folder.
+    #[error("another nuggetd works in {0}; wait for it, or choose another --out")]
+    Busy(PathBuf),
+    /// What the ledger knows is no longer there.
+    #[error("{0}; begin the run anew with another --out")]
+    Damaged(String),
     /// Reading or writing in the folder of the run.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -95,6 +103,7 @@ pub enum ReplayError {
 /// What a run was begun with; a resumed one must be the same.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Inputs {
+    version: String,
     archive: Vec<String>,
     events: u64,
     configuration: u64,
@@ -114,10 +123,27 @@ impl Inputs {
         );
         let digest = |bytes: Result<Vec<u8>, serde_json::Error>| bytes.map(|bytes| xxh3_64(&bytes));
         Ok(Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             archive: archive.to_vec(),
             events: digest(serde_json::to_vec(&events)).map_err(io::Error::from)?,
             configuration: digest(serde_json::to_vec(&of_result)).map_err(io::Error::from)?,
         })
+    }
+
+    /// Names what a run was begun with that is not so now.
+    fn refuse_others(&self, begun: &Self, out: &Path) -> Result<(), ReplayError> {
+        let what = if begun.version != self.version {
+            "version of nuggetd"
+        } else if begun.archive != self.archive {
+            "archive"
+        } else if begun.events != self.events {
+            "set of events"
+        } else if begun.configuration != self.configuration {
+            "configuration"
+        } else {
+            return Ok(());
+        };
+        Err(ReplayError::Different(out.into(), what))
     }
 }
 
@@ -125,8 +151,8 @@ impl Replay {
     /// Replays the archive to its end.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ReplayError> {
         let events: Vec<Arc<Event>> = read_events(&self.events)?.into_iter().map(Arc::new).collect();
-        let files = open_archive(&self.archive)?;
-        let topics = topics(&files);
+        let files = open_archive(&self.archive, &event_files(&self.events))?;
+        let topics: Vec<String> = files.iter().map(|file| file.identity.clone()).collect();
         let mut run = Run::open(self, events, &topics)?;
         progress.archive(files.iter().map(ArchiveFile::bytes).sum());
 
@@ -173,23 +199,10 @@ fn task(closed: Closed) -> Task {
     Task { key: closed.key, revision: 0, snapshot: closed.snapshot, shard: closed.shard }
 }
 
-/// The name of each file in positions. Files that begin alike are told apart by their place.
-fn topics(files: &[ArchiveFile]) -> Vec<String> {
-    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut topics = Vec::with_capacity(files.len());
-    for file in files {
-        let count = seen.entry(&file.identity).or_default();
-        *count += 1;
-        topics.push(match count {
-            1 => file.identity.clone(),
-            nth => format!("{}#{nth}", file.identity),
-        });
-    }
-    topics
-}
-
 /// The state of a replay.
 struct Run {
+    /// Held as long as the run; released by the system, however the process ends.
+    _lock: File,
     config: Config,
     events: Vec<Arc<Event>>,
     files: RunFiles,
@@ -206,22 +219,15 @@ impl Run {
             refuse_used(&replay.out)?;
         }
         fs::create_dir_all(&state).map_err(|error| in_path(&state, &error))?;
+        let lock = lock(&replay.out, &state)?;
         let mut ledger = Ledger::open(&state.join("ledger.sqlite"))?;
         let inputs = Inputs::new(topics, &events, &config)?;
         match ledger.meta::<Inputs>("inputs")? {
-            Some(begun) if begun.archive != inputs.archive => {
-                return Err(ReplayError::Different(replay.out.clone(), "archive"));
-            }
-            Some(begun) if begun.events != inputs.events => {
-                return Err(ReplayError::Different(replay.out.clone(), "set of events"));
-            }
-            Some(begun) if begun.configuration != inputs.configuration => {
-                return Err(ReplayError::Different(replay.out.clone(), "configuration"));
-            }
-            Some(_) => {}
+            Some(begun) => inputs.refuse_others(&begun, &replay.out)?,
             None => ledger.set_meta("inputs", &inputs)?,
         }
-        let rejected = RejectedFile::open(&replay.out, ledger.checkpoint()?.rejected_bytes)?;
+        let rejected = RejectedFile::open(&replay.out, ledger.checkpoint()?.rejected_bytes)
+            .map_err(|error| ReplayError::Damaged(error.to_string()))?;
         let ledger = Arc::new(Mutex::new(ledger));
         let options = ShardOptions {
             writer_memory: config.index.writer_memory.as_usize(),
@@ -230,7 +236,27 @@ impl Run {
         let shards = Shards::new(&state, options, config.index.open_shards);
         let intake =
             Intake::new(&events, shards, config.schedule.clone(), config.index.clone(), Arc::clone(&ledger))?;
-        Ok(Self { config, events, files: RunFiles::new(&replay.out), rejected, ledger, intake })
+        let run =
+            Self { _lock: lock, config, events, files: RunFiles::new(&replay.out), rejected, ledger, intake };
+        run.refuse_vanished_shards()?;
+        Ok(run)
+    }
+
+    /// A shard holds at least what a closed request saw; nothing would bring back what somebody removed, because the
+    /// checkpoint lies behind it.
+    fn refuse_vanished_shards(&self) -> Result<(), ReplayError> {
+        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
+        for request in closed {
+            let held = self.intake.shards().payload(&request.key)?.map_or(0, |payload| payload.items);
+            if held < request.cutoff {
+                return Err(ReplayError::Damaged(format!(
+                    "shard {} holds {held} items, the ledger knows {}",
+                    self.intake.shards().path(&request.key).display(),
+                    request.cutoff
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn decoding(&self, config: &Config) -> Result<Decoding, ReplayError> {
@@ -312,6 +338,17 @@ impl Run {
         self.rejected.sync()?;
         let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
         Ok(Summary::new(&self.config, &self.events, &closed, &self.intake, faults)?)
+    }
+}
+
+/// One process at a time.
+fn lock(out: &Path, state: &Path) -> Result<File, ReplayError> {
+    let path = state.join("lock");
+    let file = File::create(&path).map_err(|error| in_path(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ReplayError::Busy(out.into())),
+        Err(TryLockError::Error(error)) => Err(in_path(&path, &error).into()),
     }
 }
 

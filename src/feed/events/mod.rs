@@ -115,6 +115,11 @@ pub fn read_events(paths: &[PathBuf]) -> Result<Vec<Event>, EventsError> {
     }
 }
 
+/// The files that [`read_events`] reads, as far as they can be found.
+pub fn event_files(paths: &[PathBuf]) -> Vec<PathBuf> {
+    files(paths, &mut Vec::new())
+}
+
 fn files(paths: &[PathBuf], problems: &mut Vec<String>) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
     for path in paths {
