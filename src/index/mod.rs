@@ -26,8 +26,8 @@ pub use snapshot::{Group, Posting, Snapshot, StoredItem};
 /// What can go wrong with a shard. Each names the folder.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// tantivy refused; a full disk or a damaged file.
-    #[error("shard {path}: {source}")]
+    /// tantivy refused; a full disk or a damaged file. Its writer's thread does not say which.
+    #[error("shard {path} cannot be read or written (is the disk full, or a file damaged?): {source}")]
     Tantivy {
         /// The shard's folder.
         path: PathBuf,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tantivy::{Index, IndexWriter, TantivyDocument, directory::MmapDirectory};
+use tantivy::{Index, IndexWriter, TantivyDocument, directory::MmapDirectory, indexer::NoMergePolicy};
 
 use super::{
     IndexError, Payload, Positions, Prepared, Snapshot,
@@ -14,6 +14,9 @@ use super::{
     snapshot::Kind,
 };
 use crate::clean::{self, DuplicateFinder, Signature};
+
+/// What a writer asks for that only merges: tantivy's least.
+const MERGING_MEMORY: usize = 15_000_000;
 
 /// How shards are written.
 #[derive(Debug, Clone)]
@@ -167,12 +170,19 @@ impl Shard {
     }
 
     /// Merges the committed items to one segment and closes the shard.
-    pub fn finish(mut self) -> Result<(), IndexError> {
-        let segments = self.index.searchable_segment_ids().map_err(at(&self.path))?;
+    pub fn finish(self) -> Result<(), IndexError> {
+        let (index, path) = (self.index.clone(), self.path.clone());
+        // A merge that is under way would take segments away from the one wanted here, so it ends first.
+        self.close()?;
+        let segments = index.searchable_segment_ids().map_err(at(&path))?;
         if segments.len() > 1 {
-            self.writer.merge(&segments).wait().map_err(at(&self.path))?;
+            let mut writer: IndexWriter =
+                index.writer_with_num_threads(1, MERGING_MEMORY).map_err(at(&path))?;
+            writer.set_merge_policy(Box::new(NoMergePolicy));
+            writer.merge(&segments).wait().map_err(at(&path))?;
+            writer.wait_merging_threads().map_err(at(&path))?;
         }
-        self.close()
+        Ok(())
     }
 
     /// Closes the shard once merges under way are done; dropping it would kill them.
