@@ -28,7 +28,7 @@ const BANDS: usize = 6;
 const ROWS: usize = 3;
 /// Candidates looked at in one band, the newest first. Only texts that share a frame and fill it with other words come
 /// near it; it keeps a flood of them from slowing the shard down.
-const LONGEST_CHAIN: usize = 256;
+const LONGEST_CHAIN: usize = 48;
 /// Ends a chain.
 const NONE: u32 = u32::MAX;
 

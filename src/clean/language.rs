@@ -99,11 +99,15 @@ pub(super) fn detect(text: &str, hashtags: &[Range<usize>]) -> Option<Language> 
         script.count(part);
         vote(part, &mut votes);
     }
-    script
-        .language()
-        .or_else(|| decided(&votes))
-        .or_else(|| by_trigrams(text, hashtags, &script))
-        .or_else(|| foreign(&votes))
+    if let Some(language) = script.language().or_else(|| decided(&votes)) {
+        return Some(language);
+    }
+    // English that is not quite sure of itself: asking further costs much and has seldom shown another language
+    let (english, others) = votes.split_first()?;
+    if *english > 0 && others.iter().all(|votes| votes <= english) {
+        return None;
+    }
+    by_trigrams(text, hashtags, &script).or_else(|| foreign(&votes))
 }
 
 /// The parts of `text` that no range covers; the ranges ascend.
