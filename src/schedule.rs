@@ -39,6 +39,7 @@ pub struct Watermarks(BTreeMap<EventId, UnixSeconds>);
 
 struct Pending {
     request: RequestId,
+    start: UnixSeconds,
     end: UnixSeconds,
 }
 
@@ -62,9 +63,13 @@ impl Schedule {
             let mut pending: Vec<Pending> = event
                 .requests
                 .iter()
-                .map(|request| Pending { request: request.id.clone(), end: request.end })
+                .map(|request| Pending {
+                    request: request.id.clone(),
+                    start: request.start,
+                    end: request.end,
+                })
                 .collect();
-            pending.sort_by(|a, b| (b.end, &b.request).cmp(&(a.end, &a.request)));
+            pending.sort_by(|a, b| (b.end, b.start, &b.request).cmp(&(a.end, a.start, &a.request)));
             open.insert(event.id.clone(), pending);
         }
         let mut schedule = Self { config, latest, open };

@@ -121,12 +121,17 @@ impl Pipeline {
         Ok(record)
     }
 
-    /// The nuggets of the event's requests before this one.
+    /// The nuggets of the event's requests before this one, in the order in which requests close: by their end. So a
+    /// request that runs again still sees those before it alone.
     fn earlier(&self, event: &Event, request: &Request) -> Result<Vec<Nugget>, RunError> {
+        let place = |request: &Request| (request.end, request.start, request.id.clone());
+        let mut before: Vec<&Request> =
+            event.requests.iter().filter(|other| place(other) < place(request)).collect();
+        before.sort_by_key(|other| place(other));
         let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let mut earlier = Vec::new();
-        for before in event.requests.iter().take_while(|before| before.id != request.id) {
-            earlier.extend(ledger.nuggets(&(event.id.clone(), before.id.clone()))?);
+        for other in before {
+            earlier.extend(ledger.nuggets(&(event.id.clone(), other.id.clone()))?);
         }
         Ok(earlier)
     }
