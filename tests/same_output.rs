@@ -17,7 +17,11 @@ use support::{Folder, Ran, Results, read_lines, real_data, replay, replay_comman
 const FILES: [&str; 4] = ["run.jsonl", "nuggets.jsonl", "summary.json", "rejected.jsonl"];
 
 /// The files of a run under these settings: threads, most items between commits, most open shards.
-fn outputs(archive: &Path, events: &Path, (threads, commit_items, open_shards): (u32, u32, u32)) -> Vec<Vec<u8>> {
+fn outputs(
+    archive: &Path,
+    events: &Path,
+    (threads, commit_items, open_shards): (u32, u32, u32),
+) -> Vec<Vec<u8>> {
     let folder = Folder::new();
     let out = folder.path("run");
     let settings = [
@@ -58,7 +62,9 @@ fn the_demo_is_the_same_whatever_threads_commits_and_open_shards() {
 
 #[test]
 fn eight_events_streamed_together_are_the_same_whatever_threads_commits_and_open_shards() {
-    let Some(folder) = real_data("archives").map(|archives| archives.join("crisisfacts-pooled")) else { return };
+    let Some(folder) = real_data("archives").map(|archives| archives.join("crisisfacts-pooled")) else {
+        return;
+    };
     let settings = [(1, 100_000, 8), (2, 7, 8), (2, 100_000, 1), (1, 97, 1), (7, 1_000, 3)];
     assert_all_same(&folder, &folder, &settings);
 }
@@ -71,8 +77,13 @@ fn an_archive_whose_platforms_lie_in_files_of_their_own_has_the_same_items() {
 
 #[test]
 fn a_real_archive_whose_platforms_lie_in_files_of_their_own_has_the_same_items() {
-    let Some(folder) = real_data("archives").map(|archives| archives.join("crisisfacts-lilac2000")) else { return };
-    assert_same_when_split(&folder.join("CrisisFACTS-001.jsonl.gz"), &folder.join("CrisisFACTS-001.event.json"));
+    let Some(folder) = real_data("archives").map(|archives| archives.join("crisisfacts-lilac2000")) else {
+        return;
+    };
+    assert_same_when_split(
+        &folder.join("CrisisFACTS-001.jsonl.gz"),
+        &folder.join("CrisisFACTS-001.event.json"),
+    );
 }
 
 fn assert_same_when_split(archive: &Path, events: &Path) {
@@ -96,8 +107,11 @@ fn assert_same_when_split(archive: &Path, events: &Path) {
     for count in ["records", "items", "outside", "empty"] {
         assert_eq!(whole.count(count), parts.count(count), "{count}");
     }
-    for (of_whole, of_parts) in
-        whole.summary["requests"].as_array().unwrap().iter().zip(parts.summary["requests"].as_array().unwrap())
+    for (of_whole, of_parts) in whole.summary["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(parts.summary["requests"].as_array().unwrap())
     {
         let (event, request) = (of_whole["event"].as_str().unwrap(), of_whole["requestID"].as_str().unwrap());
         assert_eq!(of_parts["requestID"], request);

@@ -46,9 +46,18 @@ fn items_and_the_event_of_the_demo_hold_to_their_schemas() {
 #[test]
 fn what_a_replay_writes_holds_to_its_schemas() {
     let folder = Folder::new();
-    let event = event("E-1", &[("E-1-r1", START, START + DAY - 1), ("E-1-r2", START + DAY, START + 2 * DAY - 1)]);
+    let event =
+        event("E-1", &[("E-1-r1", START, START + DAY - 1), ("E-1-r2", START + DAY, START + 2 * DAY - 1)]);
     let items: String = (0..9)
-        .map(|number| tweet("E-1", number, START + 60 * 60 * 5 * i64::try_from(number).unwrap(), "ann", &format!("{number}4 homes destroyed near Bonsall{number}")))
+        .map(|number| {
+            tweet(
+                "E-1",
+                number,
+                START + 60 * 60 * 5 * i64::try_from(number).unwrap(),
+                "ann",
+                &format!("{number}4 homes destroyed near Bonsall{number}"),
+            )
+        })
         .map(|item| format!("{item}\n"))
         .collect();
     let archive = folder.write("items.jsonl", [items.as_bytes(), b"{\"no\": \xff}\n[1]\n"].concat());
