@@ -60,12 +60,14 @@ fn archive(folder: &Folder) -> Archive {
         // A number that is another one in each round keeps most from being duplicates.
         let text = item["text"].as_str().unwrap().replace(" 1", &format!(" {}", round + 2));
         // Two rounds of three differ from the others by one or two words alone.
-        let unit = if round % 3 == 0 { format!(" unit{}", random.below(9_000)) } else { String::new() };
+        let unit =
+            if round.is_multiple_of(3) { format!(" unit{}", random.below(9_000)) } else { String::new() };
         item["text"] = json!(format!("{text} sector{}{unit}", round * 7 % 61));
         item["streamID"] = json!(format!("{}-{round}", item["streamID"].as_str().unwrap()));
         item["unixTimestamp"] = json!(time);
         // Most come a little out of order, a few hours late.
-        let held_back = if number % 97 == 0 { 20_000 } else { i64::try_from(random.below(50)).unwrap() };
+        let held_back =
+            if number.is_multiple_of(97) { 20_000 } else { i64::try_from(random.below(50)).unwrap() };
         records.push((time + held_back, item));
     }
     records.sort_by_key(|(arrives, _)| *arrives);
@@ -75,7 +77,7 @@ fn archive(folder: &Folder) -> Archive {
     for (number, (_, item)) in records.iter().enumerate() {
         let file = &mut lines[usize::from(item["sourceType"] != "Twitter")];
         file.extend_from_slice(format!("{item}\n").as_bytes());
-        if number % 401 == 0 {
+        if number.is_multiple_of(401) {
             let bad: [&[u8]; 4] = [
                 b"{\"event\":\"DEMO-001\",\"streamID\"\n",
                 b"\xff\xfe\n",

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use support::{DAY, Folder, START, event, read_json, read_lines, read_text, replay, root, run, tweet};
+use support::{
+    DAY, Folder, START, event, json_lines, read_json, read_lines, read_text, replay, root, run, tweet,
+};
 
 const RECORDS: [&str; 5] = ["item", "nugget", "event", "request", "dead-letter"];
 
@@ -48,7 +50,7 @@ fn what_a_replay_writes_holds_to_its_schemas() {
     let folder = Folder::new();
     let event =
         event("E-1", &[("E-1-r1", START, START + DAY - 1), ("E-1-r2", START + DAY, START + 2 * DAY - 1)]);
-    let items: String = (0..9)
+    let items: Vec<Value> = (0..9)
         .map(|number| {
             tweet(
                 "E-1",
@@ -58,8 +60,8 @@ fn what_a_replay_writes_holds_to_its_schemas() {
                 &format!("{number}4 homes destroyed near Bonsall{number}"),
             )
         })
-        .map(|item| format!("{item}\n"))
         .collect();
+    let items = json_lines(&items);
     let archive = folder.write("items.jsonl", [items.as_bytes(), b"{\"no\": \xff}\n[1]\n"].concat());
     let out = folder.path("run");
     replay(&archive, &folder.write_event("event.json", &event), &out, &[]).done();

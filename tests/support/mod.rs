@@ -140,6 +140,16 @@ pub(crate) fn read_json(path: &Path) -> Value {
     serde_json::from_str(&read_text(path)).unwrap()
 }
 
+/// Values as JSON Lines.
+pub(crate) fn json_lines<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
+    let mut text = String::new();
+    for value in values {
+        text.push_str(&value.to_string());
+        text.push('\n');
+    }
+    text
+}
+
 /// Packs bytes with gzip.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -170,8 +180,7 @@ impl Folder {
 
     /// Writes items, one a line.
     pub(crate) fn write_items(&self, name: &str, items: &[Value]) -> PathBuf {
-        let text: String = items.iter().map(|item| format!("{item}\n")).collect();
-        self.write(name, text)
+        self.write(name, json_lines(items))
     }
 
     /// Writes an event file.
