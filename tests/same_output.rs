@@ -12,7 +12,9 @@ use std::{
 };
 
 use serde_json::Value;
-use support::{Folder, Ran, Results, read_lines, real_data, replay, replay_command, root};
+use support::{
+    DAY, Folder, Ran, Results, START, event, read_lines, real_data, replay, replay_command, root, tweet,
+};
 
 const FILES: [&str; 4] = ["run.jsonl", "nuggets.jsonl", "summary.json", "rejected.jsonl"];
 
@@ -58,6 +60,42 @@ fn the_demo_is_the_same_whatever_threads_commits_and_open_shards() {
         }
     }
     assert_all_same(&demo.join("items.jsonl"), &demo.join("event.json"), &settings);
+}
+
+#[test]
+fn events_that_take_turns_are_the_same_where_each_turn_closes_the_others_shard() {
+    let folder = Folder::new();
+    let ids = ["E-1", "E-2", "E-3"];
+    for id in ids {
+        let request = format!("{id}-r1");
+        folder.write_event(
+            &format!("events/{id}.json"),
+            &event(id, &[(request.as_str(), START, START + DAY - 1)]),
+        );
+    }
+    let mut items = Vec::new();
+    for turn in 0..40_usize {
+        let author = ["ann", "bob", "cid"][turn % 3];
+        // Every fourth text comes again, and so does what differs from it in one word.
+        let homes = if turn % 4 == 3 { turn - 3 } else { turn };
+        let word = if turn % 8 == 7 { "lost" } else { "destroyed" };
+        let text =
+            format!("{homes} homes {word} in the fire near the old school of Bonsall and Vista{homes}");
+        let time = START + i64::try_from(turn).unwrap();
+        items.extend(ids.map(|id| tweet(id, turn, time, author, &text)));
+    }
+    let archive = folder.write_items("items.jsonl", &items);
+    let results = {
+        let out = folder.path("run");
+        replay(&archive, &folder.path("events"), &out, &[]).done();
+        Results::in_folder(&out)
+    };
+    assert!(
+        results.count("exactDuplicates") > 0 && results.count("nearDuplicates") > 0,
+        "{:#}",
+        results.summary
+    );
+    assert_all_same(&archive, &folder.path("events"), &[(1, 100_000, 8), (2, 100_000, 1), (1, 3, 2)]);
 }
 
 #[test]
