@@ -8,6 +8,7 @@ mod support;
 use std::{
     collections::BTreeMap,
     fs,
+    io::Write,
     path::{Path, PathBuf},
     process::{Child, Stdio},
     thread::sleep,
@@ -16,7 +17,8 @@ use std::{
 
 use serde_json::{Value, json};
 use support::{
-    DAY, Folder, Ran, Results, START, event, gzip, read_json, read_lines, replay, replay_command, root, tweet,
+    DAY, Folder, Ran, Results, START, event, gzip, nuggetd, read_json, read_lines, replay, replay_command,
+    root, run_with_input, tweet,
 };
 
 /// Items of the archive, before those outside every request.
@@ -295,4 +297,37 @@ fn going_on_with_other_input_is_refused_and_what_differs_is_named() {
         assert!(ran.stderr.contains(named), "{}", ran.stderr);
         assert!(contents(&out) == before, "{named}");
     }
+}
+
+#[test]
+fn two_replays_never_write_to_one_folder() {
+    let (folder, archive, events, out) = finished();
+    let busy = folder.path("busy");
+    let mut command = nuggetd();
+    command.args(["replay", "-", "--events"]).arg(&events).arg("--out").arg(&busy);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut first = command.spawn().unwrap();
+    let mut input = first.stdin.take().unwrap();
+    let bytes = fs::read(&archive).unwrap();
+    let (beginning, rest) = bytes.split_at(bytes.len() / 2);
+    input.write_all(beginning).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !busy.join("rejected.jsonl").exists() && Instant::now() < until {
+        sleep(Duration::from_millis(5));
+    }
+
+    let arguments =
+        ["replay", "-", "--events", events.to_str().unwrap(), "--out", busy.to_str().unwrap(), "--resume"];
+    let second = run_with_input(&arguments, b"");
+    assert_eq!(second.code, 2, "{}", second.stderr);
+    assert!(
+        second.stderr.contains(busy.to_str().unwrap()) && second.stderr.contains("another"),
+        "{}",
+        second.stderr
+    );
+
+    input.write_all(rest).unwrap();
+    drop(input);
+    assert!(first.wait().unwrap().success());
+    assert!(contents(&busy) == contents(&out));
 }
