@@ -114,3 +114,15 @@ fn the_same_nugget_has_the_same_name_in_every_run() {
     }
     assert_ne!(first.nuggets[0]["nuggetID"], first.nuggets[1]["nuggetID"]);
 }
+
+#[test]
+fn what_a_cut_broke_off_is_no_number_of_a_nugget() {
+    let text = "RT @ann: Shelter open at Fallbrook High School on Stagecoach Lane since this morning, \
+                everyone is welcome with pets, there is room for 12";
+    let (_folder, cut) = results(&[tweet("E-1", 1, START, "bob", &format!("{text}…"))]);
+    let (_folder, whole) = results(&[tweet("E-1", 1, START, "bob", &format!("{text}0"))]);
+    assert!(
+        cut.nugget("E-1-r1", "Shelter open")["factText"].as_str().unwrap().ends_with("there is room for")
+    );
+    assert!(whole.nugget("E-1-r1", "Shelter open")["factText"].as_str().unwrap().ends_with("room for 120"));
+}

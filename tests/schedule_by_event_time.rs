@@ -64,7 +64,7 @@ fn an_item_that_comes_after_the_close_is_counted_and_in_no_nugget() {
         ["E-1-Twitter-1-0", "E-1-Twitter-3-0"],
         "it is kept all the same"
     );
-    assert!(ran.stderr.contains("1 items came after their request had closed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 item came after their request had closed"), "{}", ran.stderr);
 }
 
 #[test]
