@@ -9,10 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::Seconds,
-    model::{Event, EventId, RequestId, UnixSeconds},
-};
+use crate::model::{Event, EventId, RequestId, Seconds, UnixSeconds};
 
 /// When requests run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

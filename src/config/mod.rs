@@ -5,7 +5,6 @@
 
 mod document;
 mod overlay;
-mod units;
 
 use std::{
     env, fs, io,
@@ -17,10 +16,13 @@ use serde::{Deserialize, Serialize};
 
 pub use document::documented_default;
 use overlay::Overlay;
-pub use units::{Bytes, Seconds};
 
 use crate::{
-    clean::DEFAULT_NEAR_THRESHOLD, facts::FactsConfig, feed::Format, schedule::ScheduleConfig,
+    clean::DEFAULT_NEAR_THRESHOLD,
+    facts::FactsConfig,
+    feed::Format,
+    model::{Bytes, Seconds},
+    schedule::ScheduleConfig,
     search::SearchConfig,
 };
 

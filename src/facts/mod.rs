@@ -29,10 +29,7 @@ pub use novelty::{ALIKE, History, Novelty};
 pub use select::select;
 pub use text::{fact_text, nugget_id};
 
-use crate::{
-    config::Seconds,
-    model::{Importance, Language, Method, QueryId, StreamId, UnixSeconds},
-};
+use crate::model::{Importance, Language, Method, QueryId, Seconds, StreamId, UnixSeconds};
 
 /// One item that some query of the request retrieved.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,7 +15,7 @@ const LEAST_LAMBDA: f64 = 0.05;
 ///
 /// `greedy` takes the most relevant documents, with their relevance as importance. `ilp-mmr` chooses up to
 /// `config.budget` documents by the concepts they cover, fills what is left of the budget with the most relevant of the
-/// others, then takes them by marginal relevance, which is their importance ([`super::mmr`]). Ties go to the more
+/// others, then takes them by marginal relevance, which is their importance (`mmr`). Ties go to the more
 /// relevant document, then to the one that arrived first.
 pub fn select(
     documents: &[Document],

@@ -7,6 +7,7 @@
 //! index and survives every crash with it.
 
 mod analysis;
+mod folder;
 mod payload;
 mod prepare;
 mod schema;

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     IndexError, Payload, Positions, Shard, ShardOptions, Snapshot,
-    shard::{open_index, read_payload},
+    folder::{open_index, read_payload},
 };
 use crate::model::{EventId, RequestId};
 

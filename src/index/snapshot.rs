@@ -17,8 +17,8 @@ use tantivy::{
 
 use super::{
     IndexError,
+    folder::{at, open_index},
     schema::{Fields, schema},
-    shard::{at, open_index},
 };
 use crate::model::{Language, SourceType, StreamId, UnixSeconds};
 

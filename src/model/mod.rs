@@ -11,6 +11,7 @@ mod language;
 mod nugget;
 mod refusal;
 mod time;
+mod units;
 
 pub use event::{Event, Query, Request};
 pub use id::{EventId, IdError, QueryId, RequestId, StreamId};
@@ -19,3 +20,4 @@ pub use language::Language;
 pub use nugget::{FACT_LIMIT, Importance, Method, Nugget, RequestRecord, RunLine, Update};
 pub use refusal::{DeadLetter, Position, Refusal, RefusalCode};
 pub use time::{TimeError, UnixSeconds};
+pub use units::{Bytes, Seconds};
