@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tantivy::{Index, IndexWriter, TantivyDocument, indexer::NoMergePolicy};
+use tantivy::{
+    Index, IndexWriter, TantivyDocument,
+    indexer::{NoMergePolicy, UserOperation},
+};
 
 use super::{
     IndexError, Payload, Positions, Prepared, Snapshot,
@@ -18,6 +21,9 @@ use crate::clean::{self, DuplicateFinder, Signature};
 
 /// What a writer asks for that only merges: tantivy's least.
 const MERGING_MEMORY: usize = 15_000_000;
+
+/// Documents handed to tantivy's thread at a time; waking it for each costs more than indexing a tweet.
+const BATCH: usize = 64;
 
 /// How shards are written.
 #[derive(Debug, Clone)]
@@ -48,6 +54,8 @@ pub struct Shard {
     index: Index,
     fields: Fields,
     writer: IndexWriter,
+    /// Added, not yet handed to the writer.
+    batch: Vec<UserOperation>,
     duplicates: Option<DuplicateFinder>,
     payload: Payload,
     /// Where the last commit found before this start stood: what lies before is in the shard already.
@@ -68,6 +76,7 @@ impl Shard {
             index,
             fields,
             writer,
+            batch: Vec::with_capacity(BATCH),
             duplicates: options.near_threshold.map(DuplicateFinder::new),
             resumed_at: payload.positions.clone(),
             payload,
@@ -129,7 +138,10 @@ impl Shard {
         if let (Kind::First, Some(&terms)) = (kind, fields.terms.get(prepared.language as usize)) {
             document.add_text(terms, &prepared.terms);
         }
-        self.writer.add_document(document).map_err(at(&self.path))?;
+        self.batch.push(UserOperation::Add(document));
+        if self.batch.len() >= BATCH {
+            self.hand_over()?;
+        }
         self.dirty = true;
         self.payload.items += 1;
         Ok(match kind {
@@ -149,9 +161,16 @@ impl Shard {
         })
     }
 
+    fn hand_over(&mut self) -> Result<(), IndexError> {
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        self.writer.run(batch).map_err(at(&self.path))?;
+        Ok(())
+    }
+
     /// Makes what was added durable and searchable, together with the positions up to which records were taken.
     /// The only place that commits.
     pub fn commit(&mut self, positions: &Positions) -> Result<(), IndexError> {
+        self.hand_over()?;
         self.payload.positions = positions.clone();
         self.payload.format = FORMAT;
         let payload = serde_json::to_string(&self.payload).map_err(|error| IndexError::Foreign {
