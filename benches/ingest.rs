@@ -3,7 +3,8 @@
 //! nuggetd is measured as a process, `nuggetd replay` on a warm file: start, feed, cleaning, duplicates, index, commits,
 //! ledger, merge to one segment. The event asks one question and the extractor is `greedy`, so that search and
 //! extraction take no part worth mentioning. Bare tantivy gets every text ready in memory, duplicates too, and does
-//! nothing but analyse, index, store and commit as often. All three take turns, so that a busy moment of the machine
+//! nothing but analyse, index, store and commit as often, once with a field like nuggetd's, once with tantivy's usual one.
+//! All take turns, so that a busy moment of the machine
 //! hits all alike.
 
 #[allow(dead_code, reason = "each benchmark uses a part of it")]
@@ -41,14 +42,16 @@ fn main() -> anyhow::Result<()> {
     let texts = clean_texts(&archive, &workspace)?;
     let peer = Peer::find();
 
-    let (mut ours, mut bare, mut python) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut bare, mut usual, mut python) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut peak = None;
     let run_at = workspace.join("ingest-run");
     for repetition in 1..=support::repetitions()? {
         let measured = replay(&archive, &event, &run_at)?;
         peak = peak.max(measured.peak_resident);
         ours.push(archive.items as f64 / measured.wall.as_secs_f64());
-        bare.push(archive.items as f64 / index_bare(&texts, &workspace.join("ingest-bare"))?);
+        let bare_at = workspace.join("ingest-bare");
+        bare.push(archive.items as f64 / index_bare(&texts, &bare_at, &our_field()?)?);
+        usual.push(archive.items as f64 / index_bare(&texts, &bare_at, &usual_field())?);
         if let Some(peer) = &peer {
             let run = peer.run(&event_file(&archive), &items_file(&archive))?;
             python.push(archive.items as f64 / (run.clean + run.index));
@@ -62,7 +65,8 @@ fn main() -> anyhow::Result<()> {
     };
     let mut rows = vec![
         row("nuggetd: feed, clean, dedupe, index, commit, merge", &ours),
-        row("bare tantivy on clean text, one indexing thread", &bare),
+        row("bare tantivy on clean text, one indexing thread: the field as nuggetd has it", &bare),
+        row("the same: tantivy's usual text field (`en_stem`, positions, length norms)", &usual),
     ];
     if !python.is_empty() {
         rows.push(row("Python: tweet-preprocessor, wordsegment, exact dedupe, PyTerrier index", &python));
@@ -130,29 +134,52 @@ fn clean_texts(archive: &Archive, workspace: &Path) -> anyhow::Result<Vec<String
     Ok(texts?)
 }
 
-/// Seconds that bare tantivy takes: words in lower case, the stop words and the stemmer of nuggetd's English field, no
-/// positions, no length norms, the text stored.
-fn index_bare(texts: &[String], folder: &Path) -> anyhow::Result<f64> {
+/// How bare tantivy indexes the text.
+struct TextField {
+    indexing: TextFieldIndexing,
+    analyzer: Option<(&'static str, TextAnalyzer)>,
+}
+
+/// Words in lower case, the stop words and the stemmer of nuggetd's English field, no positions, no length norms.
+fn our_field() -> anyhow::Result<TextField> {
+    let indexing = TextFieldIndexing::default()
+        .set_tokenizer("english")
+        .set_index_option(IndexRecordOption::WithFreqs)
+        .set_fieldnorms(false);
+    let stop_words = stop_words::lookup("en").context("no English stop words")?;
+    let analyzer = TextAnalyzer::builder(SimpleTokenizer::default())
+        .filter(LowerCaser)
+        .filter(StopWordFilter::remove(stop_words.iter().map(|&word| word.to_owned())))
+        .filter(Stemmer::new(Language::English))
+        .build();
+    Ok(TextField { indexing, analyzer: Some(("english", analyzer)) })
+}
+
+/// What tantivy's documentation suggests for English text.
+fn usual_field() -> TextField {
+    let indexing = TextFieldIndexing::default()
+        .set_tokenizer("en_stem")
+        .set_index_option(IndexRecordOption::WithFreqsAndPositions);
+    TextField { indexing, analyzer: None }
+}
+
+/// Seconds that bare tantivy takes to index and store the texts.
+fn index_bare(texts: &[String], folder: &Path, text_field: &TextField) -> anyhow::Result<f64> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
     fs::create_dir_all(folder)?;
     let config = IndexConfig::default();
     let begun = Instant::now();
-    let indexing = TextFieldIndexing::default()
-        .set_tokenizer("english")
-        .set_index_option(IndexRecordOption::WithFreqs)
-        .set_fieldnorms(false);
     let mut schema = Schema::builder();
-    let field = schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing) | STORED);
+    let field = schema.add_text_field(
+        "text",
+        TextOptions::default().set_indexing_options(text_field.indexing.clone()) | STORED,
+    );
     let index = Index::create_in_dir(folder, schema.build())?;
-    let stop_words = stop_words::lookup("en").unwrap_or_default();
-    let analyzer = TextAnalyzer::builder(SimpleTokenizer::default())
-        .filter(LowerCaser)
-        .filter(StopWordFilter::remove(stop_words.iter().map(|&word| word.to_owned())))
-        .filter(Stemmer::new(Language::English))
-        .build();
-    index.tokenizers().register("english", analyzer);
+    if let Some((name, analyzer)) = &text_field.analyzer {
+        index.tokenizers().register(name, analyzer.clone());
+    }
     let mut writer = index.writer_with_num_threads(1, config.writer_memory.as_usize())?;
     for chunk in texts.chunks(config.commit_items as usize) {
         for text in chunk {
