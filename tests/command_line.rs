@@ -272,3 +272,21 @@ fn version_and_help_go_to_stdout() {
     let unknown = run(&["rum"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
 }
+
+#[test]
+fn the_configuration_that_is_deployed_is_the_documented_default() {
+    let printed = run(&["config", "default"]).done().stdout;
+    let deployed = fs::read_to_string(root().join("deploy/nuggetd.toml")).unwrap();
+    assert!(printed == deployed, "renew it: nuggetd config default > deploy/nuggetd.toml");
+}
+
+#[test]
+fn a_file_is_no_folder_for_a_run() {
+    let folder = Folder::new();
+    let (file, demo) = (folder.write("run", ""), root().join("demo"));
+    let mut command = nuggetd();
+    command.arg("replay").arg(demo.join("items.jsonl")).arg("--events").arg(demo.join("event.json"));
+    let ran = Ran::of(command.arg("--out").arg(&file).output().unwrap());
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("is a file"), "{}", ran.stderr);
+}

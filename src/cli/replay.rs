@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 
 use super::{ConfigFlags, Exit, Failure, Outcome, count, say, start};
@@ -33,6 +34,10 @@ pub(super) struct ReplayCommand {
 impl ReplayCommand {
     pub(super) fn run(self) -> Outcome {
         let config = start(&self.config)?;
+        if self.out.exists() && !self.out.is_dir() {
+            let error = anyhow!("{} is a file: --out names a folder", self.out.display());
+            return Err(Failure::new(Exit::Usage, error));
+        }
         let replay =
             Replay { archive: self.archive, events: self.events, out: self.out, resume: self.resume, config };
         let summary = replay.run(&Progress::on_terminal()).map_err(failure)?;
