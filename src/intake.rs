@@ -14,7 +14,7 @@ use crate::{
     config::IndexConfig,
     index::{IndexError, Positions, Prepared, ShardKey, Shards, Snapshot, TakenShard, Verdict},
     ledger::{Checkpoint, Ledger, LedgerError, StreamCounts},
-    model::{Event, EventId, Refusal},
+    model::{DeadLetter, Event, EventId},
     schedule::{Schedule, ScheduleConfig},
 };
 
@@ -111,8 +111,16 @@ impl Intake {
         &self.shards
     }
 
-    /// Takes all items of one record.
-    pub fn take(&mut self, place: Place<'_>, items: Vec<Prepared>) -> Result<Vec<Closed>, IntakeError> {
+    /// Takes all that one record gave: its items, and what of it was refused.
+    pub fn take(
+        &mut self,
+        place: Place<'_>,
+        items: Vec<Prepared>,
+        refused: &[DeadLetter],
+    ) -> Result<Vec<Closed>, IntakeError> {
+        for letter in refused {
+            *self.counts.refused.entry(letter.code.to_string()).or_default() += 1;
+        }
         let mut seen: Vec<EventId> = Vec::new();
         for prepared in items {
             let id = prepared.item.event.clone();
@@ -139,12 +147,6 @@ impl Intake {
             }
         }
         Ok(closed)
-    }
-
-    /// Notes a refused record.
-    pub fn refuse(&mut self, place: Place<'_>, refusal: &Refusal) {
-        *self.counts.refused.entry(refusal.code.to_string()).or_default() += 1;
-        self.taken(place);
     }
 
     fn taken(&mut self, place: Place<'_>) {

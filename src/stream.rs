@@ -17,7 +17,10 @@ use std::{
 use crate::{
     clean::Cleaner,
     config::FeedConfig,
-    feed::{ArchiveFile, Format, Record, Records, Router, dead_letter, decode},
+    feed::{
+        ArchiveFile, Decoded, Format, RawItem, Record, Records, RefusedPart, Router, dead_letter,
+        dead_letter_of_part, decode,
+    },
     index::{Prepared, Preparer},
     model::{DeadLetter, Event, EventId, Language, Refusal, UnixSeconds},
 };
@@ -75,15 +78,55 @@ impl Decoding {
         self.cleaner.as_ref().map_or_else(Preparer::raw, |cleaner| Preparer::new(Arc::clone(cleaner)))
     }
 
-    fn items(&self, record: &Record, preparer: &mut Preparer) -> Result<Vec<Prepared>, Refusal> {
+    fn outcome(&self, source: &str, record: &Record, preparer: &mut Preparer) -> Outcome {
+        let refused_whole = |refusal: &Refusal| Outcome {
+            items: Vec::new(),
+            refused: vec![dead_letter(source, record, refusal)],
+        };
+        let Decoded { items: raws, refused: mut parts } = match decode(&record.bytes, self.format) {
+            Ok(decoded) => decoded,
+            Err(refusal) => return refused_whole(&refusal),
+        };
+        let is_whole = raws.len() == 1 && parts.is_empty();
         let mut items = Vec::new();
-        for raw in decode(&record.bytes, self.format)? {
-            for item in self.router.route(raw, self.event.as_ref())? {
-                let language = self.languages.get(&item.event).copied().unwrap_or(Language::English);
-                items.push(preparer.prepare(item, language));
+        for raw in raws {
+            let part = (!is_whole).then(|| Part::of(&raw));
+            match (self.router.route(raw, self.event.as_ref()), part) {
+                (Ok(routed), _) => items.extend(routed.into_iter().map(|item| {
+                    let language = self.languages.get(&item.event).copied().unwrap_or(Language::English);
+                    preparer.prepare(item, language)
+                })),
+                // An article goes as a whole: what is wrong with it is said once, not for each sentence.
+                (Err(refusal), None | Some(Part::Sentence)) => return refused_whole(&refusal),
+                (Err(refusal), Some(Part::Own { name, text })) => {
+                    let refusal = Refusal::new(refusal.code, format!("{name}: {}", refusal.message));
+                    parts.push(RefusedPart { refusal, text });
+                }
             }
         }
-        Ok(items)
+        let refused = parts.into_iter().map(|part| dead_letter_of_part(source, record, part)).collect();
+        Outcome { items, refused }
+    }
+}
+
+/// What an item is of its record.
+enum Part {
+    /// A sentence of the article that the record is.
+    Sentence,
+    /// A record inside the record, with its name and its text.
+    Own { name: String, text: String },
+}
+
+impl Part {
+    fn of(raw: &RawItem) -> Self {
+        if raw.routed_by.is_some() {
+            return Self::Sentence;
+        }
+        let name = raw.stream_id.as_ref().or(raw.local_id.as_ref()).cloned().unwrap_or_default();
+        Self::Own {
+            name,
+            text: raw.source.as_ref().map_or_else(String::new, |source| source.get().to_owned()),
+        }
     }
 }
 
@@ -97,21 +140,18 @@ pub(crate) struct Streamed {
     pub(crate) outcome: Outcome,
 }
 
-/// A decoded record.
-pub(crate) enum Outcome {
+/// What became of a record: accepted, refused, or, where it holds several items, some of each.
+pub(crate) struct Outcome {
     /// Accepted.
-    Items(Vec<Prepared>),
+    pub(crate) items: Vec<Prepared>,
     /// Refused.
-    Refused(Refusal, Box<DeadLetter>),
+    pub(crate) refused: Vec<DeadLetter>,
 }
 
 impl Streamed {
     /// The time to merge by; a record without one goes before everything.
     fn time(&self) -> Option<UnixSeconds> {
-        match &self.outcome {
-            Outcome::Items(items) => items.first().map(|prepared| prepared.item.unix_timestamp),
-            Outcome::Refused(..) => None,
-        }
+        self.outcome.items.first().map(|prepared| prepared.item.unix_timestamp)
     }
 }
 
@@ -341,13 +381,7 @@ impl Shared {
         let (number, records, ended) = self.read(file, archive);
         let mut decoded = Vec::with_capacity(records.len());
         for record in records {
-            let outcome = match self.decoding.items(&record, preparer) {
-                Ok(items) => Outcome::Items(items),
-                Err(refusal) => {
-                    let letter = dead_letter(archive.path(), &record, &refusal);
-                    Outcome::Refused(refusal, Box::new(letter))
-                }
-            };
+            let outcome = self.decoding.outcome(archive.path(), &record, preparer);
             decoded.push(Streamed { file, number: record.number, outcome });
         }
         Batch { file, number, records: decoded, ended }
@@ -385,5 +419,59 @@ impl Shared {
             read.store(last.packed_position, Ordering::Relaxed);
         }
         (number, records, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::RefusalCode;
+
+    fn outcome(record: &serde_json::Value) -> Outcome {
+        let event: Event =
+            serde_json::from_value(json!({"eventID": "A", "title": "A", "keywords": ["homes"]})).unwrap();
+        let events = [Arc::new(event.clone())];
+        let router = Router::new(&[event]).unwrap();
+        let decoding = Decoding::configured(&FeedConfig::default(), router, None, &events).unwrap();
+        let bytes = record.to_string().into_bytes();
+        let record = Records::new(std::io::Cursor::new(bytes), "a.jsonl").next().unwrap().unwrap();
+        decoding.outcome("a.jsonl", &record, &mut decoding.preparer())
+    }
+
+    #[test]
+    fn of_an_answer_with_bad_tweets_the_good_ones_are_taken_and_each_bad_one_is_a_dead_letter() {
+        let time = "2017-12-07T20:10:34.000Z";
+        let outcome = outcome(&json!({"data": [
+            {"id": "13", "text": "homes", "created_at": time},
+            {"id": "14", "text": "homes no time"},
+            {"id": "15", "text": "of nothing we know", "created_at": time},
+            {"id": "16", "text": "more homes", "created_at": time},
+        ]}));
+        let ids: Vec<&str> = outcome.items.iter().map(|item| item.item.stream_id.as_str()).collect();
+        assert_eq!(ids, ["A-Twitter-13-0", "A-Twitter-16-0"]);
+        let codes: Vec<RefusalCode> = outcome.refused.iter().map(|letter| letter.code).collect();
+        assert_eq!(codes, [RefusalCode::MissingTime, RefusalCode::UnknownEvent]);
+        for (letter, id) in outcome.refused.iter().zip(["14", "15"]) {
+            assert!(
+                letter.message.starts_with("line 1: ") && letter.message.contains(id),
+                "{}",
+                letter.message
+            );
+            // Only the refused tweet, in a form that can be read again once it is mended.
+            let text: serde_json::Value = serde_json::from_str(letter.record_text.as_ref().unwrap()).unwrap();
+            assert_eq!(text["id"], id);
+        }
+    }
+
+    #[test]
+    fn an_article_of_no_event_is_refused_once() {
+        let article = json!({"id": 7, "title": "Rain", "text": "It rains. It pours.", "date": "2017-12-07"});
+        let outcome = outcome(&article);
+        assert!(outcome.items.is_empty());
+        assert_eq!(outcome.refused.len(), 1);
+        assert_eq!(outcome.refused[0].record_text, Some(article.to_string()));
+        assert_eq!(outcome.refused[0].code, RefusalCode::UnknownEvent);
     }
 }

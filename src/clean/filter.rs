@@ -1,17 +1,24 @@
 //! Cleaning as a filter of the command line: JSON Lines or plain lines in, the same lines cleaned out, in input order.
 //!
-//! Every field of an item goes through as the bytes it came as, so a big number or a float keeps its digits.
+//! Every field of an item goes through as the bytes it came as, so a big number or a float keeps its digits; only what
+//! no JSON reader could read is repaired, as a replay does.
 
 use std::{
     collections::HashSet,
     io::{self, BufRead, Write},
 };
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Cleaner;
-use crate::model::{Language, SourceType};
+use crate::{
+    feed::{
+        ReadError, Record,
+        json::{self, Failure},
+    },
+    model::{Language, Refusal, RefusalCode, SourceType},
+};
 
 /// How to clean.
 #[derive(Debug, Clone)]
@@ -43,31 +50,57 @@ pub struct FilterOutcome {
     pub refused: u64,
 }
 
+/// Why a filter stopped before the end of its input.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterError {
+    /// Records that cannot be read.
+    #[error(transparent)]
+    Records(#[from] ReadError),
+    /// Lines that cannot be read.
+    #[error("cannot be read further: {0}")]
+    Lines(io::Error),
+    /// The output.
+    #[error(transparent)]
+    Output(#[from] io::Error),
+}
+
+/// Where a fault is: the line from 1, or, in a JSON array, the record from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Of lines.
+    Line(u64),
+    /// Of an array.
+    Record(u64),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Line(line) => write!(out, "{line}"),
+            Self::Record(record) => write!(out, "record {record}"),
+        }
+    }
+}
+
 /// Adds `cleanText` and `language` to each item. All other fields stay as they are and where they are; earlier values
-/// of these two are replaced. A bad line goes to `problems` with its number (from 1) and is left out; blank lines are
-/// passed over.
+/// of these two are replaced. A bad record goes to `problems` with its place and is left out.
 pub fn run_items(
-    input: &mut dyn BufRead,
+    items: impl IntoIterator<Item = Result<Record, ReadError>>,
     out: &mut dyn Write,
-    problems: &mut dyn FnMut(u64, String),
+    problems: &mut dyn FnMut(Place, String),
     options: &FilterOptions,
-) -> io::Result<FilterOutcome> {
+) -> Result<FilterOutcome, FilterError> {
     let cleaner = Cleaner::new();
     let mut outcome = FilterOutcome::default();
-    let mut number = 0;
-    let mut line = Vec::new();
-    while read_line(input, &mut line)? {
-        number += 1;
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        match clean_item(&cleaner, &line, options) {
+    for record in items {
+        let record = record?;
+        match clean_item(&cleaner, &record.bytes, options) {
             Ok(item) => {
                 out.write_all(&item)?;
                 outcome.written += 1;
             }
-            Err(problem) => {
-                problems(number, problem);
+            Err(refusal) => {
+                problems(record.line.map_or(Place::Record(record.number), Place::Line), refusal.message);
                 outcome.refused += 1;
             }
         }
@@ -80,17 +113,17 @@ pub fn run_items(
 pub fn run_text(
     input: &mut dyn BufRead,
     out: &mut dyn Write,
-    problems: &mut dyn FnMut(u64, String),
+    problems: &mut dyn FnMut(Place, String),
     options: &FilterOptions,
-) -> io::Result<FilterOutcome> {
+) -> Result<FilterOutcome, FilterError> {
     let cleaner = Cleaner::new();
     let mut outcome = FilterOutcome::default();
     let mut line = Vec::new();
-    while read_line(input, &mut line)? {
+    while read_line(input, &mut line).map_err(FilterError::Lines)? {
         outcome.written += 1;
         let text = String::from_utf8_lossy(&line);
         if matches!(text, std::borrow::Cow::Owned(_)) {
-            problems(outcome.written, "the line is not UTF-8".to_owned());
+            problems(Place::Line(outcome.written), "the line is not UTF-8".to_owned());
             outcome.refused += 1;
         }
         let clean = cleaner.clean(&text, &options.platform, options.language, Language::English);
@@ -114,21 +147,42 @@ fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn clean_item(cleaner: &Cleaner, line: &[u8], options: &FilterOptions) -> Result<Vec<u8>, String> {
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let fields: Fields =
-        serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
-    let text = fields.get("text").ok_or("no field \"text\"")?;
-    let text = string_of(text).ok_or("the field \"text\" is not a string")?;
-    let platform = ["sourceType", "source_type"]
-        .into_iter()
-        .find_map(|name| string_of(fields.get(name)?))
-        .map_or_else(|| options.platform.clone(), |name| SourceType::from_name(&name));
-    let stated = || Language::from_code(&string_of(fields.get("language").or_else(|| fields.get("lang"))?)?);
-
-    let clean = cleaner.clean(&text, &platform, options.language.or_else(stated), Language::English);
+fn clean_item(cleaner: &Cleaner, record: &[u8], options: &FilterOptions) -> Result<Vec<u8>, Refusal> {
+    let item = json::read_record(record, Item::read)?;
+    let platform = item.platform.as_ref().unwrap_or(&options.platform);
+    let clean = cleaner.clean(&item.text, platform, options.language.or(item.language), Language::English);
     let added = [("cleanText", clean.text.as_str()), ("language", clean.language.code())];
-    write_item(&fields, &added).map_err(|error| error.to_string())
+    write_item(&item.fields, &added)
+        .map_err(|error| Refusal::new(RefusalCode::BadJson, format!("cannot be written: {error}")))
+}
+
+/// What cleaning needs of an item, and all of it.
+struct Item {
+    text: String,
+    platform: Option<SourceType>,
+    language: Option<Language>,
+    fields: Fields,
+}
+
+impl Item {
+    fn read(record: &str) -> Result<Self, Failure> {
+        let fields: Fields = serde_json::from_str(record)?;
+        let text =
+            fields.get("text").ok_or_else(|| Refusal::new(RefusalCode::MissingText, "no field \"text\""))?;
+        let text = json::string(Some(text))?
+            .ok_or_else(|| Refusal::new(RefusalCode::BadShape, "the field \"text\" is not a string"))?;
+        let mut platform = None;
+        for name in ["sourceType", "source_type"] {
+            platform = platform.or(json::string(fields.get(name))?);
+        }
+        let stated = json::string(fields.get("language").or_else(|| fields.get("lang")))?;
+        Ok(Self {
+            text,
+            platform: platform.map(|name| SourceType::from_name(&name)),
+            language: stated.and_then(|code| Language::from_code(&code)),
+            fields,
+        })
+    }
 }
 
 fn write_item(fields: &Fields, added: &[(&str, &str)]) -> serde_json::Result<Vec<u8>> {
@@ -151,41 +205,7 @@ fn write_item(fields: &Fields, added: &[(&str, &str)]) -> serde_json::Result<Vec
     Ok(out)
 }
 
-/// A JSON string's text. Half of a surrogate pair, which tweets cut in the middle have, is read as U+FFFD.
-fn string_of(value: &RawValue) -> Option<String> {
-    let json = value.get();
-    if let Ok(text) = serde_json::from_str::<String>(json) {
-        return Some(text);
-    }
-    if !json.starts_with('"') {
-        return None;
-    }
-    // Reading as bytes lets halves through (as WTF-8), each of them three bytes that are not UTF-8.
-    let bytes = serde_json::from_str::<Bytes>(json).ok()?.0;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-struct Bytes(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Bytes;
-
-            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                out.write_str("a string")
-            }
-
-            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
-                Ok(Bytes(bytes.to_owned()))
-            }
-        }
-        deserializer.deserialize_bytes(Reader)
-    }
-}
-
-/// The fields of an object in their order, their values as they were written.
+/// The fields of an object in their order, their values as they were written; of a name that stands twice the last.
 struct Fields(Vec<(String, Box<RawValue>)>);
 
 impl Fields {
@@ -201,18 +221,20 @@ impl<'de> Deserialize<'de> for Fields {
             type Value = Fields;
 
             fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                out.write_str("an object")
+                out.write_str("a JSON object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
                 let mut fields = Vec::with_capacity(8);
-                let mut names = HashSet::new();
-                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                    if !names.insert(name.clone()) {
-                        return Err(de::Error::custom(format!("the field \"{name}\" stands there twice")));
-                    }
-                    fields.push((name, value));
+                while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    // Nothing is lost where a value cannot be made one line: it is valid JSON as it stands.
+                    fields.push((name, json::keep(value).unwrap_or_else(|| value.to_owned())));
                 }
+                let mut names = HashSet::new();
+                let is_last: Vec<bool> =
+                    fields.iter().rev().map(|(name, _)| names.insert(name.clone())).collect();
+                let mut is_last = is_last.into_iter().rev();
+                fields.retain(|_| is_last.next().unwrap_or(true));
                 Ok(Fields(fields))
             }
         }
@@ -222,13 +244,16 @@ impl<'de> Deserialize<'de> for Fields {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io::Cursor;
 
-    fn items(input: &str) -> (String, Vec<(u64, String)>, FilterOutcome) {
+    use super::*;
+    use crate::feed::Records;
+
+    fn items(input: &str) -> (String, Vec<(Place, String)>, FilterOutcome) {
         let (mut out, mut problems) = (Vec::new(), Vec::new());
-        let mut report = |line, problem| problems.push((line, problem));
-        let outcome =
-            run_items(&mut input.as_bytes(), &mut out, &mut report, &FilterOptions::for_items()).unwrap();
+        let mut report = |place, problem| problems.push((place, problem));
+        let records = Records::new(Cursor::new(input.to_owned()), "test");
+        let outcome = run_items(records, &mut out, &mut report, &FilterOptions::for_items()).unwrap();
         (String::from_utf8(out).unwrap(), problems, outcome)
     }
 
@@ -251,12 +276,17 @@ mod tests {
     #[test]
     fn a_bad_line_is_reported_and_the_others_go_on() {
         let (out, problems, outcome) = items(
-            "\u{feff}{\"text\":\"a\"}\r\n\r\n{\"text\":1}\nnot json\n[]\n{}\n{\"text\":\"b\",\"text\":\"c\"}\n{\"text\":\"d\"}",
+            "\u{feff}{\"text\":\"a\"}\r\n\r\n{\"text\":1}\nnot json\n[]\n{}\n{\"text\":NaNa}\n{\"text\":\"d\"}",
         );
         assert_eq!(out.lines().count(), 2);
         assert!(out.contains(r#""cleanText":"a""#) && out.contains(r#""cleanText":"d""#));
-        assert_eq!(problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
+        assert_eq!(
+            problems.iter().map(|(place, _)| *place).collect::<Vec<_>>(),
+            [3, 4, 5, 6, 7].map(Place::Line)
+        );
         assert!(problems[0].1.contains("\"text\" is not a string"), "{problems:?}");
+        assert!(problems[1].1.contains("byte 1 of the record"), "{problems:?}");
+        assert!(problems[2].1.contains("expected a JSON object"), "{problems:?}");
         assert_eq!(outcome, FilterOutcome { written: 2, refused: 5 });
     }
 
@@ -276,16 +306,51 @@ mod tests {
     fn trap_half_a_surrogate_pair_at_the_end_of_a_cut_tweet() {
         let (out, problems, _) = items(r#"{"text":"Bridge closed \ud83d"}"#);
         assert!(
-            out.contains(r#""text":"Bridge closed \ud83d","cleanText":"Bridge closed""#),
+            out.contains(r#""text":"Bridge closed \ufffd","cleanText":"Bridge closed""#),
             "{out}{problems:?}"
         );
+    }
+
+    #[test]
+    fn what_a_replay_repairs_is_repaired() {
+        let (out, problems, outcome) = items(concat!(
+            r#"{"text":"first","n":1.50,"source":{"a":NaN,"b":[-Infinity,1.50]},"text":"fire NaN"}"#,
+            "\n",
+            r#"{"text":"fire","source":{"t":"x\ud83d"},"\ud83d":1,"x":Infinity}"#,
+            "\n",
+            r#"{"text":"fire","source":{"t":"x\ud83d"},"n":1.50}"#,
+        ));
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(outcome, FilterOutcome { written: 3, refused: 0 });
+        let added = r#""cleanText":"fire","language":"en"}"#;
+        assert_eq!(
+            out.lines().collect::<Vec<_>>(),
+            [
+                r#"{"n":1.50,"source":{"a":null,"b":[null,1.50]},"text":"fire NaN","cleanText":"fire NaN","language":"en"}"#.to_owned(),
+                format!(r#"{{"text":"fire","source":{{"t":"x\ufffd"}},"{key}":1,"x":null,{added}"#, key = '\u{fffd}'),
+                format!(r#"{{"text":"fire","source":{{"t":"x\ufffd"}},"n":1.50,{added}"#),
+            ]
+        );
+        for line in out.lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_json_array_gives_a_line_an_item() {
+        let (out, problems, outcome) =
+            items("[\n {\"text\": \"a\",\n  \"source\": {\n   \"b\": 1}},\n 7,\n {\"text\": \"c\"}\n]");
+        assert_eq!(out.lines().count(), 2);
+        assert!(out.starts_with(r#"{"text":"a","source":{"b": 1},"cleanText":"a""#), "{out}");
+        assert_eq!(problems[0].0, Place::Record(1));
+        assert_eq!(outcome, FilterOutcome { written: 2, refused: 1 });
     }
 
     #[test]
     fn plain_lines_stay_lines() {
         let mut out = Vec::new();
         let mut problems = Vec::new();
-        let mut report = |line, problem| problems.push((line, problem));
+        let mut report = |place, problem| problems.push((place, problem));
         let input: &[u8] = b"RT @a: #bigflood\r\n\n@b\nok \xff x";
         run_text(&mut &*input, &mut out, &mut report, &FilterOptions::for_text()).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "big flood\n\n\nok \u{fffd} x\n");

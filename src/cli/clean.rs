@@ -1,25 +1,24 @@
 //! `nuggetd clean`.
 
-use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-};
+use std::io::Write;
 
+use anyhow::anyhow;
 use clap::Args;
 
 use super::{Exit, Failure, Outcome, say, stdout};
 use crate::{
-    clean::filter::{self, FilterOptions},
+    clean::filter::{self, FilterError, FilterOptions, Place},
+    feed::{ArchiveError, ArchiveFile},
     model::{Language, SourceType},
 };
 
 /// Clean texts.
 #[derive(Debug, Args)]
 pub(super) struct Clean {
-    /// Files of items (JSON Lines), or of texts with --text; standard input where none is given
+    /// Files of items (JSON Lines or arrays), or of texts with --text, also packed (.gz, .zst), or `-`; standard input
+    /// where none is given
     #[arg(value_name = "ITEMS")]
-    files: Vec<PathBuf>,
+    files: Vec<String>,
     /// Plain texts, one a line, in and out
     #[arg(long)]
     text: bool,
@@ -42,18 +41,11 @@ impl Clean {
         options.language = self.language.or(options.language);
         let mut out = stdout();
         let mut refused = 0;
-        if self.files.is_empty() {
-            refused += filter_one(&mut io::stdin().lock(), "standard input", self.text, &options, &mut out)?;
-        }
-        for path in &self.files {
-            let file = File::open(path).map_err(|error| unreadable(path, error))?;
-            refused += filter_one(
-                &mut BufReader::new(file),
-                &path.to_string_lossy(),
-                self.text,
-                &options,
-                &mut out,
-            )?;
+        let standard_input = ["-".to_owned()];
+        let files = if self.files.is_empty() { &standard_input } else { self.files.as_slice() };
+        for argument in files {
+            let file = ArchiveFile::open(argument).map_err(unreadable)?;
+            refused += filter_one(&file, self.text, &options, &mut out)?;
         }
         out.flush()?;
         Ok(if refused == 0 { Exit::Done } else { Exit::InputFaults })
@@ -62,17 +54,29 @@ impl Clean {
 
 /// Cleans one file; gives how many lines could not be cleaned, each of them said.
 fn filter_one(
-    input: &mut dyn BufRead,
-    name: &str,
+    file: &ArchiveFile,
     text: bool,
     options: &FilterOptions,
     out: &mut dyn Write,
 ) -> Result<u64, Failure> {
-    let mut problems = |line: u64, problem: String| say(&format!("{name}:{line}: {problem}"));
-    let run = if text { filter::run_text } else { filter::run_items };
-    Ok(run(input, out, &mut problems, options)?.refused)
+    let name = if file.path() == "-" { "standard input" } else { file.path() };
+    let mut problems = |place: Place, problem: String| say(&format!("{name}:{place}: {problem}"));
+    let outcome = if text {
+        let mut lines = file.bytes_unpacked().map_err(unreadable)?;
+        filter::run_text(&mut *lines, out, &mut problems, options)
+    } else {
+        filter::run_items(file.records().map_err(unreadable)?, out, &mut problems, options)
+    };
+    match outcome {
+        Ok(outcome) => Ok(outcome.refused),
+        Err(FilterError::Output(error)) => Err(error.into()),
+        Err(FilterError::Records(error)) => Err(Failure::new(Exit::InputFaults, error)),
+        Err(FilterError::Lines(error)) => {
+            Err(Failure::new(Exit::InputFaults, anyhow!("{name} cannot be read further: {error}")))
+        }
+    }
 }
 
-fn unreadable(path: &Path, error: io::Error) -> Failure {
-    Failure::new(Exit::InputFaults, anyhow::Error::from(error).context(path.display().to_string()))
+fn unreadable(error: ArchiveError) -> Failure {
+    Failure::new(Exit::InputFaults, error)
 }

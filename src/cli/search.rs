@@ -19,7 +19,7 @@ use crate::{
     model::{Event, QueryId, RequestId, StreamId},
     replay::ReplayError,
     search::{Expansion, Search, SearchConfig},
-    stream::{Decoding, Outcome as Decoded, Stream, threads},
+    stream::{Decoding, Stream, threads},
 };
 
 /// Name of the run in TREC lines.
@@ -153,16 +153,12 @@ impl SearchCommand {
         let mut stream = Stream::new(files, &[], decoding, threads(&config.feed));
         let mut refused = 0;
         for streamed in stream.by_ref() {
-            match streamed.outcome {
-                Decoded::Items(items) => {
-                    for prepared in items {
-                        add(shards, asked, &prepared)?;
-                    }
-                }
-                Decoded::Refused(refusal, letter) => {
-                    tracing::info!(source = letter.position.source, code = %refusal.code, "record refused: {}", letter.message);
-                    refused += 1;
-                }
+            for prepared in &streamed.outcome.items {
+                add(shards, asked, prepared)?;
+            }
+            for letter in &streamed.outcome.refused {
+                tracing::info!(source = letter.position.source, code = %letter.code, "record refused: {}", letter.message);
+                refused += 1;
             }
             shards.shrink(&positions)?;
         }

@@ -1,7 +1,7 @@
 //! Archive files: which ones the arguments name, in order, and their bytes unpacked.
 //!
 //! Keeps true: the same arguments over the same files give the same order; no file is read twice; labels and event
-//! files are never taken for items.
+//! files are never taken for items, whatever they are called.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use std::{
 use flate2::bufread::MultiGzDecoder;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Records;
+use super::{Records, events::describe_events};
 
 const BUFFER: usize = 64 << 10;
 /// How much of a file goes into its identity: enough to tell files apart, and there from the start in one that grows.
@@ -35,6 +35,12 @@ pub enum ArchiveError {
     /// The arguments name no file of items.
     #[error("no archive file among {0}: looked for .jsonl, .ndjson and .json, also with .gz or .zst")]
     NoFiles(String),
+    /// A file among the archives that describes events.
+    #[error("{0} describes events; give it by --events")]
+    DescribesEvents(String),
+    /// A folder where a file is asked for.
+    #[error("{0} is a folder; name the files in it")]
+    Folder(String),
     /// A pattern that is none.
     #[error("{pattern} is no file pattern: {source}")]
     Pattern {
@@ -74,8 +80,31 @@ impl ArchiveFile {
         self.bytes
     }
 
-    /// Opens the file. Whether it is packed with gzip or Zstandard is told from its first bytes.
+    /// The one file that `argument` names, `-` for standard input.
+    pub fn open(argument: &str) -> Result<Self, ArchiveError> {
+        if argument == STANDARD_INPUT {
+            return Ok(Self::standard_input());
+        }
+        if Path::new(argument).is_dir() {
+            return Err(ArchiveError::Folder(argument.to_owned()));
+        }
+        Self::at(PathBuf::from(argument))
+    }
+
+    /// The records of the file, unpacked.
     pub fn records(&self) -> Result<Records, ArchiveError> {
+        let (bytes, packed) = self.unpacked()?;
+        Ok(Records::counting(bytes, self.path.clone(), packed))
+    }
+
+    /// The bytes of the file, unpacked.
+    pub fn bytes_unpacked(&self) -> Result<Box<dyn BufRead + Send>, ArchiveError> {
+        Ok(self.unpacked()?.0)
+    }
+
+    /// Opens the file; with a count of the packed bytes read. Whether it is packed with gzip or Zstandard is told from
+    /// its first bytes.
+    fn unpacked(&self) -> Result<(Box<dyn BufRead + Send>, Arc<AtomicU64>), ArchiveError> {
         let error = |source| ArchiveError::Read { path: self.path.clone(), source };
         let packed = Arc::new(AtomicU64::new(0));
         let reader: Box<dyn Read + Send> = match &self.place {
@@ -84,7 +113,12 @@ impl ArchiveFile {
         };
         let counted = Counted { reader, count: Arc::clone(&packed) };
         let unpacked = unpack(BufReader::with_capacity(BUFFER, counted)).map_err(error)?;
-        Ok(Records::counting(unpacked, self.path.clone(), packed))
+        Ok((unpacked, packed))
+    }
+
+    /// Whether the file's first record describes an event. What cannot be read is told when the records are.
+    fn describes_events(&self) -> bool {
+        self.bytes_unpacked().is_ok_and(describe_events)
     }
 
     fn standard_input() -> Self {
@@ -127,7 +161,11 @@ pub fn open_archive(arguments: &[String], event_files: &[PathBuf]) -> Result<Vec
         for place in places(argument)? {
             let real = fs::canonicalize(&place).unwrap_or_else(|_| place.clone());
             if seen.insert(real) {
-                files.push(ArchiveFile::at(place)?);
+                let file = ArchiveFile::at(place)?;
+                if file.describes_events() {
+                    return Err(ArchiveError::DescribesEvents(file.path));
+                }
+                files.push(file);
             }
         }
     }
@@ -314,6 +352,55 @@ mod tests {
         let pattern = open_archive(&[format!("{argument}/*.[jJ]*"), "-".into()], &[]).unwrap();
         assert_eq!(names(&pattern), ["b.jsonl", "c.JSON", "-"]);
         assert_eq!(pattern[2].bytes(), None);
+    }
+
+    #[test]
+    fn event_files_are_not_read_as_items_whatever_they_are_called() {
+        let folder = TempDir::new().unwrap();
+        let event = r#"{"title": "x", "eventID": "A", "queries": [{"queryID": "q", "query": "w"}], "summaryRequests": []}"#;
+        let pretty = event.replace(", ", ",\n  ");
+        let long = format!("{{\"eventID\": \"A\", \"queries\": [{}]}}", "{},".repeat(1 << 20));
+        for bytes in [
+            event.as_bytes().to_vec(),
+            format!("\u{feff}\n{pretty}\n").into_bytes(),
+            format!(" [{pretty}]").into_bytes(),
+            gzip(event.as_bytes()),
+            long.into_bytes(),
+        ] {
+            let path = write(&folder, "b.json", &bytes);
+            let error = open_archive(std::slice::from_ref(&path), &[]).unwrap_err();
+            assert_eq!(error.to_string(), format!("{path} describes events; give it by --events"));
+            // One that is given by --events too is left out, so that a folder may hold it.
+            assert!(matches!(
+                open_archive(std::slice::from_ref(&path), &[PathBuf::from(&path)]),
+                Err(ArchiveError::NoFiles(_))
+            ));
+        }
+        for items in [
+            "{\"text\":\"x\"}",
+            "[]",
+            "[[{\"eventID\":1,\"queries\":2}]]",
+            "{\"eventID\":\"A\",\"text\":\"x\"}",
+            "{\"a\":{\"eventID\":1,\"queries\":2}}",
+            "no json",
+            "",
+        ] {
+            let path = write(&folder, "items.jsonl", items.as_bytes());
+            assert_eq!(open_archive(&[path], &[]).unwrap().len(), 1, "{items}");
+        }
+    }
+
+    #[test]
+    fn one_file_is_a_file_and_no_folder() {
+        let folder = TempDir::new().unwrap();
+        let name = folder.path().to_str().unwrap();
+        assert!(ArchiveFile::open(name).unwrap_err().to_string().contains(name));
+        let missing = format!("{name}/no.jsonl");
+        assert!(ArchiveFile::open(&missing).unwrap_err().to_string().contains(&missing));
+        let path = write(&folder, "a.gz", &gzip(b"fire"));
+        let mut text = String::new();
+        ArchiveFile::open(&path).unwrap().bytes_unpacked().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "fire");
     }
 
     #[test]

@@ -2,18 +2,32 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::Record;
+use super::{Record, RefusedPart};
 use crate::model::{DeadLetter, Position, Refusal};
 
 /// The refused record with its reason and place, for whoever mends it.
 pub fn dead_letter(source: &str, record: &Record, refusal: &Refusal) -> DeadLetter {
-    let place = match record.line {
-        Some(line) => format!("line {line}"),
-        None => format!("record {}", record.number),
-    };
     let (record_text, record_base64) = match std::str::from_utf8(&record.bytes) {
         Ok(text) => (Some(text.to_owned()), None),
         Err(_) => (None, Some(BASE64_STANDARD.encode(&record.bytes))),
+    };
+    DeadLetter {
+        record_base64,
+        truncated_from: (record.length > record.bytes.len() as u64).then_some(record.length),
+        ..letter(source, record, refusal, record_text)
+    }
+}
+
+/// The refused part of a record whose other parts are accepted: the place is the record's, the text only the part's,
+/// so that nothing is taken twice when it is mended and read again.
+pub fn dead_letter_of_part(source: &str, record: &Record, part: RefusedPart) -> DeadLetter {
+    letter(source, record, &part.refusal, Some(part.text))
+}
+
+fn letter(source: &str, record: &Record, refusal: &Refusal, record_text: Option<String>) -> DeadLetter {
+    let place = match record.line {
+        Some(line) => format!("line {line}"),
+        None => format!("record {}", record.number),
     };
     DeadLetter {
         code: refusal.code,
@@ -25,8 +39,8 @@ pub fn dead_letter(source: &str, record: &Record, refusal: &Refusal) -> DeadLett
             byte: Some(record.byte),
         },
         record_text,
-        record_base64,
-        truncated_from: (record.length > record.bytes.len() as u64).then_some(record.length),
+        record_base64: None,
+        truncated_from: None,
     }
 }
 

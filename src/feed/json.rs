@@ -8,12 +8,14 @@ use serde_json::value::RawValue;
 
 use crate::model::{Refusal, RefusalCode};
 
+/// Largest record that is read.
+pub(super) const LARGEST: usize = 1 << 20;
 /// Deepest nesting that is read: what `serde_json` can parse again later.
 const DEEPEST: usize = 127;
 
 /// Why a record could not be decoded.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Not valid JSON; may become so by [`repair`].
     Json(serde_json::Error),
     /// Valid JSON that is refused.
@@ -30,6 +32,33 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
+}
+
+/// Reads the text of one record by `read`, where that fails once more after the [`repair`].
+pub(crate) fn read_record<T>(record: &[u8], read: impl Fn(&str) -> Result<T, Failure>) -> Result<T, Refusal> {
+    if record.len() > LARGEST {
+        let message = format!("{} bytes or more; at most {LARGEST} are read", record.len());
+        return Err(Refusal::new(RefusalCode::TooLarge, message));
+    }
+    let text = std::str::from_utf8(record).map_err(|error| {
+        Refusal::new(RefusalCode::BadJson, format!("no UTF-8 at byte {} of the record", error.valid_up_to()))
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if too_deep(text) {
+        return Err(Refusal::new(RefusalCode::BadJson, "arrays or objects are nested too deep"));
+    }
+    let error = match read(text) {
+        Ok(found) => return Ok(found),
+        Err(Failure::Refused(refusal)) => return Err(refusal),
+        Err(Failure::Json(error)) => error,
+    };
+    let Some(repaired) = repair(text) else {
+        return Err(not_json(text, &error));
+    };
+    read(&repaired).map_err(|failure| match failure {
+        Failure::Refused(refusal) => refusal,
+        Failure::Json(error) => not_json(&repaired, &error),
+    })
 }
 
 /// Picks the named fields of the JSON object `json`; fails where `json` is anything but one object.
@@ -63,7 +92,7 @@ pub(super) fn elements(value: Option<&RawValue>) -> Result<Vec<&RawValue>, serde
 }
 
 /// The text of a JSON string; nothing where the value is absent or no string.
-pub(super) fn string(value: Option<&RawValue>) -> Result<Option<String>, serde_json::Error> {
+pub(crate) fn string(value: Option<&RawValue>) -> Result<Option<String>, serde_json::Error> {
     match value {
         Some(text) if text.get().starts_with('"') => serde_json::from_str(text.get()).map(Some),
         _ => Ok(None),
@@ -135,7 +164,7 @@ impl Visitor<'_> for Place<'_> {
 
 /// A value on its own, to be kept as an item's source: on one line, so that items stay JSON Lines, and without lone
 /// surrogates, so that whoever reads it can.
-pub(super) fn keep(value: &RawValue) -> Option<Box<RawValue>> {
+pub(crate) fn keep(value: &RawValue) -> Option<Box<RawValue>> {
     let text = value.get();
     let on_one_line = !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r'));
     let may_hold_surrogates = text.contains("\\ud") || text.contains("\\uD");
@@ -164,7 +193,7 @@ pub(super) fn keep_text(text: &str) -> Option<Box<RawValue>> {
 
 /// Whether arrays and objects are nested deeper than `serde_json` reads. Picking fields would skip over such a value
 /// without recursion, but nobody could read it later.
-pub(super) fn too_deep(json: &str) -> bool {
+fn too_deep(json: &str) -> bool {
     let openings = json.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
     if openings <= DEEPEST {
         return false;
@@ -193,7 +222,7 @@ pub(super) fn too_deep(json: &str) -> bool {
 
 /// Replaces lone surrogate escapes in strings by `\ufffd` and `NaN`, `Infinity`, `-Infinity` outside them by `null`.
 /// Nothing where there is nothing to replace.
-pub(super) fn repair(json: &str) -> Option<String> {
+fn repair(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len() + 8);
     let mut rest = json;
     let mut in_string = false;
@@ -246,7 +275,7 @@ fn no_number(rest: &str) -> (Option<&'static str>, usize) {
 }
 
 /// The refusal for text that is no JSON, with the place in the record.
-pub(super) fn not_json(json: &str, error: &serde_json::Error) -> Refusal {
+fn not_json(json: &str, error: &serde_json::Error) -> Refusal {
     let said = error.to_string();
     let said = said.split(" at line ").next().unwrap_or_default();
     let lines_before: usize =

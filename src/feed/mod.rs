@@ -1,7 +1,7 @@
 //! Where items come from: archives, the decoders of each platform, and the events that items are sent to.
 //!
-//! Keeps true: a record is accepted or refused with its reason, which becomes a dead letter; none is dropped
-//! silently. Decoding and routing take bytes and know nothing of files, so any transport can use them.
+//! Keeps true: a record, or each item of one that holds several, is accepted or refused with its reason, which becomes
+//! a dead letter; none is dropped silently. Decoding and routing take bytes and know nothing of files, so any transport can use them.
 //!
 //! ```text
 //! arguments ─ open_archive ─► files ─ records ─► Record ─ decode ─► RawItem ─ Router ─► Item
@@ -25,7 +25,7 @@ mod archive;
 mod dead_letter;
 mod decode;
 mod events;
-mod json;
+pub(crate) mod json;
 mod records;
 mod route;
 mod time;
@@ -35,8 +35,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 pub use archive::{ArchiveError, ArchiveFile, open_archive};
-pub use dead_letter::dead_letter;
-pub use decode::{Format, decode};
+pub use dead_letter::{dead_letter, dead_letter_of_part};
+pub use decode::{Decoded, Format, RefusedPart, decode};
 pub use events::{EventsError, event_files, read_events};
 pub use records::{ReadError, Record, Records};
 pub use route::{Router, RouterError};
@@ -63,7 +63,7 @@ pub struct RawItem {
     /// The language that the record states.
     pub language: Option<Language>,
     /// What names the account or site it comes from (screen name, user id, author, page, host), in lower case, for
-    /// counting independent sources; a retweet names the account it repeats.
+    /// counting independent sources; a repost names the account whose words it repeats.
     pub origin: Option<String>,
     /// What keywords are looked for in, where that is more than the text: the lead of a sentence's article.
     pub routed_by: Option<Arc<str>>,

@@ -104,24 +104,13 @@ impl Router {
         })
     }
 
-    /// The events whose keywords stand in the text as whole words. Of keywords that overlap the longest counts:
-    /// `Colorado floods` does not speak for an event whose keyword is `Colorado`.
+    /// Every event of which a keyword stands in the text as whole words, whatever the other events' keywords are.
     fn by_words(&self, text: &str) -> Result<Vec<usize>, Refusal> {
         let text = folded(text);
-        let mut hits: Vec<(usize, usize, usize)> = self
-            .keywords
-            .find_overlapping_iter(&text)
-            .filter(|hit| is_whole(&text, hit.start(), hit.end()))
-            .map(|hit| (hit.start(), hit.end(), hit.pattern().as_usize()))
-            .collect();
-        // By start, the longest first: then a hit lies within an earlier one exactly where it ends no later than all before.
-        hits.sort_by_key(|&(start, end, _)| (start, std::cmp::Reverse(end)));
         let mut places = BTreeSet::new();
-        let mut reached = 0;
-        for (_, end, pattern) in hits {
-            if end > reached {
-                reached = end;
-                places.extend(self.by_keyword.get(pattern).into_iter().flatten().copied());
+        for hit in self.keywords.find_overlapping_iter(&text) {
+            if is_whole(&text, hit.start(), hit.end()) {
+                places.extend(self.by_keyword.get(hit.pattern().as_usize()).into_iter().flatten().copied());
             }
         }
         if places.is_empty() {
@@ -292,10 +281,28 @@ mod tests {
     }
 
     #[test]
-    fn of_keywords_that_overlap_the_longest_counts() {
-        assert_eq!(words("flood zone fire"), ["B"]);
+    fn an_events_items_do_not_depend_on_the_keywords_of_other_events() {
+        assert_eq!(words("flood zone fire"), ["A", "B", "C"]);
         assert_eq!(words("flood zone fires"), ["A", "C"]);
-        assert_eq!(words("flood zone fire, another flood"), ["A", "B", "C"]);
+        assert_eq!(words("on the r\u{ed}o negro"), ["A"]);
+        let sets: [(&str, &[&str]); 3] = [
+            ("A", &["fire", "york", "abc def"]),
+            ("B", &["harbour fire", "New York", "def ghi"]),
+            ("C", &["fire"]),
+        ];
+        let together = Router::new(&sets.map(|(id, keywords)| event(id, id, keywords))).unwrap();
+        for (text, expected) in [
+            ("harbour fire homes", vec!["A", "B", "C"]),
+            ("New York homes", vec!["A", "B"]),
+            ("abc def ghi homes", vec!["A", "B"]),
+            ("def ghi", vec!["B"]),
+        ] {
+            assert_eq!(events(together.route(raw(None, text), None)), expected, "{text}");
+            for (id, keywords) in sets {
+                let alone = Router::new(&[event(id, id, keywords)]).unwrap();
+                assert_eq!(alone.route(raw(None, text), None).is_ok(), expected.contains(&id), "{text} {id}");
+            }
+        }
     }
 
     #[test]

@@ -25,8 +25,9 @@ fn items(archive: &Path, router: &Router) -> Vec<Item> {
         for record in file.records().unwrap() {
             let record = record.unwrap();
             let decoded = decode(&record.bytes, Format::Auto);
-            let accepted = decoded.and_then(|raw| {
-                raw.into_iter().map(|raw| router.route(raw, None)).collect::<Result<Vec<_>, _>>()
+            let accepted = decoded.and_then(|decoded| {
+                assert!(decoded.refused.is_empty(), "{:?}", decoded.refused);
+                decoded.items.into_iter().map(|raw| router.route(raw, None)).collect::<Result<Vec<_>, _>>()
             });
             match accepted {
                 Ok(accepted) => items.extend(accepted.into_iter().flatten()),
@@ -80,7 +81,7 @@ fn the_tracks_own_items_are_read_with_their_sources() {
     let mut count = 0;
     for record in file[0].records().unwrap() {
         let record = record.unwrap();
-        let raw = decode(&record.bytes, Format::Auto).unwrap().swap_remove(0);
+        let raw = decode(&record.bytes, Format::Auto).unwrap().items.swap_remove(0);
         assert!(raw.source.unwrap().get().starts_with('{'));
         assert!(raw.origin.unwrap().contains('.'), "news come from a host");
         count += 1;

@@ -287,15 +287,11 @@ impl Run {
     }
 
     fn take(&mut self, place: Place<'_>, outcome: Outcome) -> Result<Vec<Closed>, ReplayError> {
-        match outcome {
-            Outcome::Items(items) => Ok(self.intake.take(place, items)?),
-            Outcome::Refused(refusal, letter) => {
-                tracing::info!(source = letter.position.source, code = %refusal.code, "record refused: {}", letter.message);
-                self.rejected.keep(&letter)?;
-                self.intake.refuse(place, &refusal);
-                Ok(Vec::new())
-            }
+        for letter in &outcome.refused {
+            tracing::info!(source = letter.position.source, code = %letter.code, "record refused: {}", letter.message);
+            self.rejected.keep(letter)?;
         }
+        Ok(self.intake.take(place, outcome.items, &outcome.refused)?)
     }
 
     fn commit(&mut self) -> Result<(), ReplayError> {

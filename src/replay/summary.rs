@@ -20,7 +20,7 @@ pub struct Summary {
     pub version: &'static str,
     /// Records read.
     pub records: u64,
-    /// Refused records by code; they stand in `rejected.jsonl`.
+    /// Refused records, or items of records that hold several, by code; they stand in `rejected.jsonl`.
     pub refused: BTreeMap<String, u64>,
     /// Items outside every request of their event.
     pub outside: u64,

@@ -1,6 +1,7 @@
 //! From a record's bytes to items: which format it has, and one decoder a platform.
 //!
-//! Keeps true: any bytes give items or a refusal with its reason; nothing is dropped and nothing stops the stream.
+//! Keeps true: any bytes give items or a refusal with its reason; nothing is dropped and nothing stops the stream. Of a
+//! record with several items each is accepted or refused for itself.
 
 mod crisisfacts;
 mod facebook;
@@ -21,8 +22,6 @@ use super::{
 };
 use crate::model::{Refusal, RefusalCode};
 
-/// Largest record that is decoded.
-const LARGEST: usize = 1 << 20;
 /// Longest message of a refusal in characters; it may quote a value of the record.
 const LONGEST_MESSAGE: usize = 300;
 /// Longest platform id that stands in a stream id as it is; a longer one is hashed.
@@ -49,56 +48,65 @@ pub enum Format {
     News,
 }
 
-/// Reads one record. News articles, and answers of Twitter's version 2, give several items.
-pub fn decode(record: &[u8], format: Format) -> Result<Vec<RawItem>, Refusal> {
-    read(record, format).map_err(|refusal| Refusal {
-        code: refusal.code,
-        message: refusal.message.chars().take(LONGEST_MESSAGE).collect(),
-    })
+/// What one record gives; never nothing.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// Its items: several of news articles and of answers of Twitter's version 2.
+    pub items: Vec<RawItem>,
+    /// What of it is refused while the rest is read.
+    pub refused: Vec<RefusedPart>,
 }
 
-fn read(record: &[u8], format: Format) -> Result<Vec<RawItem>, Refusal> {
-    if record.len() > LARGEST {
-        let message = format!("{} bytes or more; at most {LARGEST} are read", record.len());
-        return Err(Refusal::new(RefusalCode::TooLarge, message));
-    }
-    let text = std::str::from_utf8(record).map_err(|error| {
-        Refusal::new(RefusalCode::BadJson, format!("no UTF-8 at byte {} of the record", error.valid_up_to()))
-    })?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if json::too_deep(text) {
-        return Err(Refusal::new(RefusalCode::BadJson, "arrays or objects are nested too deep"));
-    }
-    let error = match read_text(text, format) {
-        Ok(items) => return Ok(items),
-        Err(Failure::Refused(refusal)) => return Err(refusal),
-        Err(Failure::Json(error)) => error,
-    };
-    let Some(repaired) = json::repair(text) else {
-        return Err(json::not_json(text, &error));
-    };
-    read_text(&repaired, format).map_err(|failure| match failure {
-        Failure::Refused(refusal) => refusal,
-        Failure::Json(error) => json::not_json(&repaired, &error),
-    })
+/// A refused part of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedPart {
+    /// The reason, and which part it is.
+    pub refusal: Refusal,
+    /// The part as it stands in the record.
+    pub text: String,
 }
 
-fn read_text(record: &str, format: Format) -> Result<Vec<RawItem>, Failure> {
+impl From<RawItem> for Decoded {
+    fn from(item: RawItem) -> Self {
+        Self::from(vec![item])
+    }
+}
+
+impl From<Vec<RawItem>> for Decoded {
+    fn from(items: Vec<RawItem>) -> Self {
+        Self { items, refused: Vec::new() }
+    }
+}
+
+/// Reads one record; fails where nothing of it can be read.
+pub fn decode(record: &[u8], format: Format) -> Result<Decoded, Refusal> {
+    let mut decoded = json::read_record(record, |text| read_text(text, format)).map_err(shortened)?;
+    for part in &mut decoded.refused {
+        part.refusal = shortened(part.refusal.clone());
+    }
+    Ok(decoded)
+}
+
+fn shortened(refusal: Refusal) -> Refusal {
+    Refusal { code: refusal.code, message: refusal.message.chars().take(LONGEST_MESSAGE).collect() }
+}
+
+fn read_text(record: &str, format: Format) -> Result<Decoded, Failure> {
     match format {
         Format::Auto => {
             // The track's own shape is the common one, and one look at it tells whether it is.
             let fields = crisisfacts::Fields::read(record)?;
             if fields.name_an_item() {
-                return fields.decode().map(|item| vec![item]);
+                return fields.decode().map(Decoded::from);
             }
             read_text(record, tell(record)?)
         }
-        Format::Crisisfacts => crisisfacts::Fields::read(record)?.decode().map(|item| vec![item]),
-        Format::TwitterV1 => twitter::v1(record).map(|item| vec![item]),
+        Format::Crisisfacts => crisisfacts::Fields::read(record)?.decode().map(Decoded::from),
+        Format::TwitterV1 => twitter::v1(record).map(Decoded::from),
         Format::TwitterV2 => twitter::v2(record),
-        Format::Reddit => reddit::decode(record).map(|item| vec![item]),
-        Format::Facebook => facebook::decode(record).map(|item| vec![item]),
-        Format::News => news::decode(record),
+        Format::Reddit => reddit::decode(record).map(Decoded::from),
+        Format::Facebook => facebook::decode(record).map(Decoded::from),
+        Format::News => news::decode(record).map(Decoded::from),
     }
 }
 
@@ -266,7 +274,7 @@ mod tests {
             let told = decode(record.as_bytes(), Format::Auto).unwrap();
             let named = decode(record.as_bytes(), format).unwrap();
             assert_eq!(format!("{told:?}"), format!("{named:?}"));
-            assert!(told[0].text.starts_with("Bridge closed"), "{record}");
+            assert!(told.items[0].text.starts_with("Bridge closed"), "{record}");
         }
         assert_eq!(code(b"{\"weather\":1}", Format::Auto), RefusalCode::BadShape);
         assert_eq!(code(b"{\"text\":\"x\",\"unixTimestamp\":1512604800}", Format::Auto), RefusalCode::BadId);
@@ -296,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_or_too_deep_is_refused() {
-        assert_eq!(code(&vec![b' '; LARGEST + 1], Format::Auto), RefusalCode::TooLarge);
+        assert_eq!(code(&vec![b' '; json::LARGEST + 1], Format::Auto), RefusalCode::TooLarge);
         for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
             let deep =
                 format!("{{\"streamID\":\"a\",\"source\":{}1{}}}", open.repeat(50_000), close.repeat(50_000));
@@ -315,9 +323,20 @@ mod tests {
     #[test]
     fn cut_tweets_and_numbers_of_python_are_read() {
         let record = br#"{"id_str":"1","text":"fire \ud83d","timestamp_ms":"1512677434000","geo":NaN}"#;
-        let items = decode(record, Format::TwitterV1).unwrap();
+        let items = decode(record, Format::TwitterV1).unwrap().items;
         assert_eq!(items[0].text, "fire \u{fffd}");
         assert!(items[0].source.as_ref().unwrap().get().ends_with(r#""geo":null}"#));
+    }
+
+    #[test]
+    fn half_a_character_in_one_tweet_of_an_answer_harms_none() {
+        let record =
+            br#"{"data":[{"id":"1","text":"fire \ud83d","created_at":"2017-12-07"},{"id":"2","text":"fire"},
+            {"id":"3","text":"fire","created_at":"2017-12-07","geo":NaN}]}"#;
+        let decoded = decode(record, Format::Auto).unwrap();
+        let texts: Vec<&str> = decoded.items.iter().map(|item| item.text.as_str()).collect();
+        assert_eq!(texts, ["fire \u{fffd}", "fire"]);
+        assert_eq!(decoded.refused.len(), 1);
     }
 
     #[test]
@@ -355,7 +374,7 @@ mod tests {
             bytes.splice(at..end, put.into_bytes());
             for format in [format, Format::Auto] {
                 match decode(&bytes, format) {
-                    Ok(items) => prop_assert!(!items.is_empty()),
+                    Ok(decoded) => prop_assert!(!decoded.items.is_empty() || !decoded.refused.is_empty()),
                     Err(refusal) => prop_assert!(!refusal.message.is_empty()),
                 }
             }
@@ -373,8 +392,8 @@ mod tests {
             record.insert(name, serde_json::from_str(wrong).unwrap());
             let record = serde_json::to_vec(&record).unwrap();
             for format in [format, Format::Auto] {
-                if let Ok(items) = decode(&record, format) {
-                    prop_assert!(!items.is_empty());
+                if let Ok(decoded) = decode(&record, format) {
+                    prop_assert!(!decoded.items.is_empty() || !decoded.refused.is_empty());
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! one folder. Keeps true: every fault of all files is reported at once, with the file's name.
 
 mod check;
+mod glance;
 mod merge;
 
 use std::{
@@ -15,6 +16,8 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+pub(super) use glance::describe_events;
 
 use super::archive::matching;
 use crate::model::{Event, EventId, Language, Query, RequestId, UnixSeconds};
