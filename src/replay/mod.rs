@@ -360,3 +360,72 @@ fn refuse_used(out: &Path) -> Result<(), ReplayError> {
 fn in_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A replay of answers of two good tweets and a bad one each; the folder of each run has its name.
+    fn replay(folder: &Path, out: &str, resume: bool) -> Replay {
+        let start = 1_512_604_800;
+        let event = json!({"eventID": "A", "title": "A", "keywords": ["homes"],
+            "queries": [{"queryID": "q", "query": "Which homes burn?", "indicativeTerms": "homes"}],
+            "summaryRequests": [{"requestID": "A-r1", "startUnixTimestamp": start, "endUnixTimestamp": start + 86_399}]});
+        fs::write(folder.join("A.event.json"), event.to_string()).unwrap();
+        let answers: Vec<String> = (0..20)
+            .map(|number| {
+                let tweet = |part: i64| {
+                    json!({"id": format!("{number}{part}"), "created_at": start + number * 60 + part,
+                           "text": format!("{number} homes burn in street number {part}{number}")})
+                };
+                let bad = json!({"id": format!("{number}9"), "text": "homes"});
+                json!({"data": [tweet(1), bad, tweet(2)]}).to_string()
+            })
+            .collect();
+        fs::write(folder.join("answers.jsonl"), answers.join("\n")).unwrap();
+        Replay {
+            archive: vec![folder.join("answers.jsonl").display().to_string()],
+            events: vec![folder.join("A.event.json")],
+            out: folder.join(out),
+            resume,
+            config: Config::default(),
+        }
+    }
+
+    #[test]
+    fn a_record_with_good_and_bad_items_is_counted_once_across_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = replay(folder.path(), "whole", false).run(&Progress::hidden()).unwrap();
+        assert_eq!((whole.records, whole.items), (20, 40));
+        assert_eq!(whole.refused, [("missing_time".to_owned(), 20)].into());
+
+        let killed = replay(folder.path(), "killed", false);
+        let events: Vec<Arc<Event>> =
+            read_events(&killed.events).unwrap().into_iter().map(Arc::new).collect();
+        let files = open_archive(&killed.archive, &killed.events).unwrap();
+        let topics = [files[0].identity.clone()];
+        let mut run = Run::open(&killed, events, &topics).unwrap();
+        let stream = Stream::new(files, &[0], run.decoding(&killed.config).unwrap(), 1);
+        for streamed in stream.take(14) {
+            let place = Place { topic: &topics[0], partition: 0, offset: streamed.number };
+            run.take(place, streamed.outcome).unwrap();
+            if streamed.number == 7 {
+                run.commit().unwrap();
+            }
+        }
+        // Some of what was taken after the commit has reached the file, and a shard may be ahead of the checkpoint.
+        run.rejected.sync().unwrap();
+        let positions = run.intake.positions().clone();
+        assert_eq!(positions.next(&topics[0], 0), 14);
+        drop(run);
+
+        let resumed = replay(folder.path(), "killed", true).run(&Progress::hidden()).unwrap();
+        assert_eq!(resumed, whole);
+        for file in ["run.jsonl", "nuggets.jsonl", "summary.json", "rejected.jsonl"] {
+            let read = |out: &str| fs::read_to_string(folder.path().join(out).join(file)).unwrap();
+            assert_eq!(read("killed"), read("whole"), "{file}");
+        }
+    }
+}

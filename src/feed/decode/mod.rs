@@ -80,14 +80,15 @@ impl From<Vec<RawItem>> for Decoded {
 
 /// Reads one record; fails where nothing of it can be read.
 pub fn decode(record: &[u8], format: Format) -> Result<Decoded, Refusal> {
-    let mut decoded = json::read_record(record, |text| read_text(text, format)).map_err(shortened)?;
+    let mut decoded =
+        json::read_record(record, |text| read_text(text, format)).map_err(|refusal| shortened(&refusal))?;
     for part in &mut decoded.refused {
-        part.refusal = shortened(part.refusal.clone());
+        part.refusal = shortened(&part.refusal);
     }
     Ok(decoded)
 }
 
-fn shortened(refusal: Refusal) -> Refusal {
+fn shortened(refusal: &Refusal) -> Refusal {
     Refusal { code: refusal.code, message: refusal.message.chars().take(LONGEST_MESSAGE).collect() }
 }
 
