@@ -16,6 +16,7 @@ use crate::{
     feed::{
         ReadError, Record,
         json::{self, Failure},
+        language_of_source,
     },
     model::{Language, Refusal, RefusalCode, SourceType},
 };
@@ -176,12 +177,12 @@ impl Item {
             platform = platform.or(json::string(fields.get(name))?);
         }
         let stated = json::string(fields.get("language").or_else(|| fields.get("lang")))?;
-        Ok(Self {
-            text,
-            platform: platform.map(|name| SourceType::from_name(&name)),
-            language: stated.and_then(|code| Language::from_code(&code)),
-            fields,
-        })
+        let stated = stated.and_then(|code| Language::from_code(&code));
+        let language = match stated {
+            Some(language) => Some(language),
+            None => language_of_source(fields.get("source"))?,
+        };
+        Ok(Self { text, platform: platform.map(|name| SourceType::from_name(&name)), language, fields })
     }
 }
 
@@ -255,6 +256,14 @@ mod tests {
         let records = Records::new(Cursor::new(input.to_owned()), "test");
         let outcome = run_items(records, &mut out, &mut report, &FilterOptions::for_items()).unwrap();
         (String::from_utf8(out).unwrap(), problems, outcome)
+    }
+
+    #[test]
+    fn the_language_that_the_source_states_counts_as_in_a_replay() {
+        for source in [r#"{"lang":"es"}"#, r#""{\"lang\":\"es\"}""#] {
+            let (out, ..) = items(&format!("{{\"text\":\"#TodosSantos\",\"source\":{source}}}\n"));
+            assert!(out.contains(r#""cleanText":"TodosSantos","language":"es""#), "{out}");
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ use serde_json::value::RawValue;
 
 pub use archive::{ArchiveError, ArchiveFile, open_archive};
 pub use dead_letter::{dead_letter, dead_letter_of_part};
+pub(crate) use decode::language_of_source;
 pub use decode::{Decoded, Format, RefusedPart, decode};
 pub use events::{EventsError, event_files, read_events};
 pub use records::{ReadError, Record, Records};

@@ -125,6 +125,12 @@ fn source(value: Option<&RawValue>) -> Result<Option<Box<RawValue>>, Failure> {
     Ok(json::keep(value))
 }
 
+/// The language that an item's source states.
+pub(crate) fn language_of_source(value: Option<&RawValue>) -> Result<Option<Language>, Failure> {
+    let source = source(value)?;
+    Ok(origin::hints(source.as_deref(), &SourceType::Twitter, "")?.language)
+}
+
 fn wrong(field: &str, value: &RawValue) -> Failure {
     let shown: String = value.get().chars().take(40).collect();
     Refusal::new(RefusalCode::BadShape, format!("\"{field}\" is no text but {shown}")).into()

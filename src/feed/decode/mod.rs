@@ -11,6 +11,8 @@ mod reddit;
 mod sentences;
 mod twitter;
 
+pub(crate) use crisisfacts::language_of_source;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
