@@ -6,10 +6,12 @@
 //! * the same texts in the same order give the same duplicates.
 
 mod characters;
+pub(crate) mod claims;
 pub mod duplicates;
 mod emoji;
 mod emoticon;
 pub mod filter;
+pub(crate) mod fold;
 pub mod hashtag;
 mod language;
 mod output;
@@ -29,7 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::{
     duplicates::{DEFAULT_NEAR_THRESHOLD, DuplicateFinder, Verdict},
-    signature::{Signature, same_numbers, similarity},
+    signature::{Signature, name_different_things, same_claims, similarity},
 };
 use crate::model::{Language, SourceType};
 use hashtag::Segmenter;

@@ -1,6 +1,9 @@
 //! The text that a scanner writes: single spaces, none at the ends, and no gap where something was taken out before
 //! punctuation.
 
+/// What stands before a word without a space.
+const OPENING: [char; 5] = ['“', '«', '‘', '(', '['];
+
 /// Collects characters; white space waits until something follows it.
 pub(super) struct Output {
     text: String,
@@ -47,7 +50,10 @@ impl Output {
             }
             let closes = matches!(c, ',' | '.' | ';' | ':' | '!' | '?' | ')')
                 && next.is_none_or(|c| c.is_whitespace() || matches!(c, ',' | '.' | '!' | '?' | ')'));
-            let opened = self.text.ends_with(['“', '«', '‘', '(', '[']);
+            // The bracket of "5:(" closes a face, not a gap.
+            let opened = self.text.strip_suffix(OPENING).is_some_and(|before| {
+                before.chars().next_back().is_none_or(|c| c.is_whitespace() || OPENING.contains(&c))
+            });
             if !self.text.is_empty() && !(self.gap && (closes || opened)) {
                 self.text.push(' ');
             }

@@ -85,6 +85,18 @@ fn emoticons_go_and_times_stay() {
 }
 
 #[test]
+fn trap_what_goes_leaves_a_gap_behind_a_face_that_stays() {
+    check(&[
+        ("5:( XD homes", "5:( homes"),
+        ("5:( XD N95", "5:( N95"),
+        ("5:(🔥homes", "5:( homes"),
+        ("level 5:(@mayor homes", "level 5:( homes"),
+        ("5=[ http://t.co/x homes", "5=[ homes"),
+        ("fire (🔥homes) “🔥homes” ((🔥homes))", "fire (homes) “homes” ((homes))"),
+    ]);
+}
+
+#[test]
 fn trap_emoji_go_and_digits_hash_and_asterisk_stay() {
     check(&[
         ("Fire 🔥🔥 near 🏠", "Fire near"),

@@ -1,14 +1,20 @@
 //! Whether a fact was said before.
 //!
-//! Facts are compared by their sets of words (lower case, numbers apart) and of numbers (by value). Two facts are
-//! alike if the Jaccard index of their words is at least [`ALIKE`] and neither names what the other names differently:
-//! "evacuation order for Bonsall" and "evacuation order for Vista" are two facts however long the rest is.
+//! Facts are compared by their sets of words (case folded, numbers apart), their numbers in order (by value) and their
+//! negations. Two facts are alike if the Jaccard index of their words is at least [`ALIKE`] and neither names what the
+//! other names differently: "evacuation order for Bonsall" and "evacuation order for Vista" are two facts however long
+//! the rest is. Of two alike facts the later repeats the earlier one if its numbers stand there in the same order, and
+//! as many negations: "5 dead, 3 missing" after "3 dead, 5 missing" is news, and so is "not closed" after "closed".
 
 use std::collections::HashMap;
 
 use super::{
     names::{capitalised, starts_sentence},
-    words::{Decimals, folded, number, words},
+    words::{Decimals, Word, folded, number, words},
+};
+use crate::clean::{
+    claims::{Claim, claims, is_number_word},
+    fold::fold,
 };
 
 /// Least Jaccard index of the words of two facts that say the same.
@@ -25,9 +31,9 @@ const FEWEST_WORDS: usize = 3;
 pub enum Novelty {
     /// Nothing like it was said.
     New,
-    /// The fact of this index says it already, with all its numbers.
+    /// The fact of this index says it already, with all its numbers and negations.
     Repeats(usize),
-    /// It differs from the fact of this index, the latest such, in its numbers alone.
+    /// It differs from the fact of this index, the latest such, in its numbers or negations alone.
     Updates(usize),
 }
 
@@ -38,8 +44,10 @@ struct Said {
     words: Vec<u32>,
     /// Those among them that it writes with a capital inside a sentence.
     names: Vec<u32>,
-    /// Its numbers by value, ascending.
+    /// Its numbers by value, as they stand.
     numbers: Vec<String>,
+    /// How often it says "not".
+    negations: usize,
 }
 
 /// The facts said so far, in order.
@@ -88,8 +96,8 @@ impl History {
     /// Adds a fact; its index is the number of facts before it.
     pub fn push(&mut self, clean: &str) -> usize {
         let index = self.said.len();
-        let Parts { words, names, numbers } = Parts::of(clean);
-        let mut said = Said { numbers, ..Said::default() };
+        let Parts { words, names, numbers, negations } = Parts::of(clean);
+        let mut said = Said { numbers, negations, ..Said::default() };
         for word in words {
             let next = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
             let number = *self.words.entry(word.clone()).or_insert(next);
@@ -117,7 +125,7 @@ impl History {
         let mut update = None;
         for index in self.alike(&parts) {
             let earlier = &self.said[index];
-            if parts.numbers.iter().all(|number| earlier.numbers.contains(number)) {
+            if parts.negations == earlier.negations && in_order(&parts.numbers, &earlier.numbers) {
                 // A fact without any word is its numbers
                 if !parts.words.is_empty() || parts.numbers == earlier.numbers {
                     return Novelty::Repeats(index);
@@ -177,46 +185,67 @@ fn shared(a: &[u32], b: &[u32]) -> usize {
     a.iter().filter(|element| b.binary_search(element).is_ok()).count()
 }
 
+/// Whether all of `some` stand in `all`, in the same order.
+fn in_order(some: &[String], all: &[String]) -> bool {
+    let mut rest = all.iter();
+    some.iter().all(|number| rest.any(|other| other == number))
+}
+
 /// Whether what follows the last word says that the text was cut there.
 fn ends_cut(after: &str) -> bool {
     after.starts_with('…') || after.starts_with("...")
 }
 
-/// The words, names and numbers of a text, each without repetition.
+/// `9News` is a name.
+fn is_digit_name(word: &Word<'_>) -> bool {
+    let letters = word.text.trim_start_matches(|c: char| c.is_ascii_digit());
+    letters.len() < word.text.len() && capitalised(letters) && letters.contains(char::is_lowercase)
+}
+
+/// The words and names of a text, each without repetition, its numbers in order, and its negations.
 struct Parts {
     words: Vec<String>,
     names: Vec<String>,
     numbers: Vec<String>,
+    negations: usize,
 }
 
 impl Parts {
     fn of(text: &str) -> Self {
-        let found = words(text);
-        let mut parts = Self { words: Vec::new(), names: Vec::new(), numbers: Vec::new() };
+        let mut found = words(text);
+        // What stands before the ellipsis of a cut text may be half a word or half a number
+        if found.len() > 1 && found.last().is_some_and(|last| ends_cut(last.after)) {
+            found.pop();
+        }
+        let mut parts = Self { words: Vec::new(), names: Vec::new(), numbers: Vec::new(), negations: 0 };
+        let mut with_numbers = String::with_capacity(text.len());
         for (at, word) in found.iter().enumerate() {
-            // What stands before the ellipsis of a cut text may be half a word or half a number
-            let cut = at + 1 == found.len() && ends_cut(word.after);
-            if cut && at > 0 {
-                continue;
-            }
-            // 9News is a name
-            let name = |suffix: &str| capitalised(suffix) && suffix.contains(char::is_lowercase);
-            if let Some((value, suffix)) =
-                number(word.text, Decimals::Point).filter(|(_, suffix)| !name(suffix))
-            {
-                parts.numbers.push(value);
-                if !suffix.is_empty() {
-                    parts.words.push(folded(suffix));
+            with_numbers.push_str(word.gap);
+            if let Some((_, unit)) = number(word.text, Decimals::Point).filter(|_| !is_digit_name(word)) {
+                with_numbers.push_str(word.text);
+                let unit = folded(unit);
+                if !unit.is_empty() && !is_number_word(&unit) {
+                    parts.words.push(unit);
                 }
                 continue;
             }
             let folded = folded(word.text);
+            if !is_digit_name(word) {
+                with_numbers.push_str(word.text);
+            }
+            if is_number_word(&folded) {
+                continue;
+            }
             if capitalised(word.text) && !starts_sentence(&found, at) {
                 parts.names.push(folded.clone());
             }
             parts.words.push(folded);
         }
-        for list in [&mut parts.words, &mut parts.names, &mut parts.numbers] {
+        claims(&fold(&with_numbers), |claim| match claim {
+            Claim::Number(value) => parts.numbers.push(value),
+            Claim::Not => parts.negations += 1,
+        });
+        for list in [&mut parts.words, &mut parts.names] {
             list.sort_unstable();
             list.dedup();
         }
@@ -283,6 +312,99 @@ mod tests {
         );
         let earlier = ["State university closed by the fire"];
         assert_eq!(judge(&earlier, "State university closed by the fire - 9News"), Novelty::Repeats(0));
+    }
+
+    #[test]
+    fn numbers_that_change_places_are_an_update() {
+        for (earlier, later) in [
+            (
+                "3 dead and 5 injured people in fire at Bonsall",
+                "5 dead and 3 injured people in fire at Bonsall",
+            ),
+            (
+                "3 dead and 5 missing people in fire at Bonsall bridge",
+                "5 dead and 5 missing people in fire at Bonsall bridge",
+            ),
+            ("fire at the old bridge 1/2 contained", "fire at the old bridge 2/1 contained"),
+            ("temperature of -5 degrees at the old bridge", "temperature of 5 degrees at the old bridge"),
+            (
+                "M7.6 earthquake hits off the coast near the old town tonight",
+                "M7.7 earthquake hits off the coast near the old town tonight",
+            ),
+        ] {
+            assert_eq!(judge(&[earlier], later), Novelty::Updates(0), "{later}");
+            assert_eq!(judge(&[later], earlier), Novelty::Updates(0), "{earlier}");
+        }
+        let less = "3 dead people in fire at Bonsall bridge";
+        assert_eq!(
+            judge(&["3 dead and 5 people in fire at Bonsall bridge"], less),
+            Novelty::Repeats(0),
+            "the numbers stand there in their order"
+        );
+    }
+
+    #[test]
+    fn numbers_in_words_are_numbers() {
+        let earlier = ["Two people dead in the fire near the bridge in Bonsall"];
+        assert_eq!(
+            judge(&earlier, "Five people dead in the fire near the bridge in Bonsall"),
+            Novelty::Updates(0)
+        );
+        assert_eq!(
+            judge(&earlier, "2 people dead in the fire near the bridge in Bonsall"),
+            Novelty::Repeats(0)
+        );
+        for (earlier, later) in [
+            ("Dos muertos por el incendio en el puente", "Cinco muertos por el incendio en el puente"),
+            ("Due o tre morti per il terremoto al ponte", "Due o sette morti per il terremoto al ponte"),
+            ("Dois feridos em queda da ponte velha", "Nove feridos em queda da ponte velha"),
+            ("Deux morts dans un incendie sur le pont", "Trois morts dans un incendie sur le pont"),
+            ("Zwei Tote bei einem Brand auf der Brücke", "Zwölf Tote bei einem Brand auf der Brücke"),
+            ("Hundreds flee from the fire near the bridge", "Thousands flee from the fire near the bridge"),
+        ] {
+            assert_eq!(judge(&[earlier], later), Novelty::Updates(0), "{later}");
+        }
+    }
+
+    #[test]
+    fn a_magnitude_is_part_of_the_value() {
+        let earlier = ["fire damage of $3m to homes near the road, people say"];
+        assert_eq!(
+            judge(&earlier, "fire damage of $3bn to homes near the road, people say"),
+            Novelty::Updates(0)
+        );
+        assert_eq!(
+            judge(&earlier, "fire damage of $3 million to homes near the road, people say"),
+            Novelty::Repeats(0)
+        );
+        let earlier = ["3 million people without power since the storm hit"];
+        assert_eq!(
+            judge(&earlier, "3 billion people without power since the storm hit"),
+            Novelty::Updates(0)
+        );
+    }
+
+    #[test]
+    fn a_negation_is_an_update() {
+        let (closed, open) = (
+            "The Mill road bridge is closed to all traffic",
+            "The Mill road bridge is not closed to all traffic",
+        );
+        assert_eq!(judge(&[closed], open), Novelty::Updates(0));
+        assert_eq!(judge(&[open], closed), Novelty::Updates(0));
+        assert_eq!(
+            judge(
+                &["3 dead and 5 missing people in fire at Bonsall bridge"],
+                "3 dead and no missing people in fire at Bonsall bridge"
+            ),
+            Novelty::Updates(0)
+        );
+    }
+
+    #[test]
+    fn trap_sharp_s_and_final_sigma_fold() {
+        assert_eq!(judge(&["Große Straße gesperrt"], "GROSSE STRASSE GESPERRT"), Novelty::Repeats(0));
+        assert_eq!(judge(&["δρομος κλειστος"], "ΔΡΟΜΟΣ ΚΛΕΙΣΤΟΣ"), Novelty::Repeats(0));
     }
 
     #[test]

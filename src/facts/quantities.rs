@@ -5,6 +5,7 @@
 //! under `mobile`, the same in every text that writes it so.
 
 use super::words::{Decimals, Word, folded, number};
+use crate::clean::claims::{magnitude, times_ten_to};
 
 /// Words after a number that do not say what it counts.
 const NO_UNITS: &[&str] = &[
@@ -70,7 +71,7 @@ fn quantity(words: &[Word<'_>], at: usize, decimals: Decimals) -> Option<String>
             .then(|| folded(word.text))
     };
     if unit.is_empty()
-        && let Some(zeros) = counted(next, word).and_then(|word| zeros(&word))
+        && let Some(zeros) = counted(next, word).and_then(|word| magnitude(&word))
     {
         value = times_ten_to(&value, zeros);
         next += 1;
@@ -115,31 +116,6 @@ fn symbol_after(word: &Word<'_>) -> &'static str {
         Some('£') => "£",
         _ => "",
     }
-}
-
-fn zeros(word: &str) -> Option<usize> {
-    match word {
-        "hundred" | "hundreds" => Some(2),
-        "thousand" | "thousands" | "mil" | "mila" | "mille" | "tausend" => Some(3),
-        "million" | "millions" | "millón" | "millones" | "milione" | "milioni" | "milhão" | "milhões"
-        | "millionen" => Some(6),
-        "billion" | "billions" | "milliarden" | "miliardi" | "milliards" => Some(9),
-        _ => None,
-    }
-}
-
-/// Moves the decimal point of a value in its one spelling.
-fn times_ten_to(value: &str, zeros: usize) -> String {
-    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
-    let mut digits = fraction.chars();
-    let mut shifted = whole.to_owned();
-    for _ in 0..zeros {
-        shifted.push(digits.next().unwrap_or('0'));
-    }
-    let whole = shifted.trim_start_matches('0');
-    let whole = if whole.is_empty() { "0" } else { whole };
-    let rest = digits.as_str();
-    if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") }
 }
 
 /// One word for the spellings of a unit.

@@ -5,9 +5,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::model::{FACT_LIMIT, RequestId, StreamId};
 
+/// Most characters that are given up so that a fact ends with a whole word.
+const LONGEST_CUT_WORD: usize = 40;
+
 /// A fact's text: the clean text without white space around it, at most 200 characters (Unicode scalar values).
 ///
-/// A longer text is cut at the last white space that leaves room for `…`, or inside the word where there is none.
+/// A longer text is cut at the last white space that leaves room for `…`; where none stands near the limit, as in
+/// scripts without spaces, between two letters.
 /// Only a text of white space alone gives an empty one.
 pub fn fact_text(clean: &str) -> String {
     let clean = clean.trim();
@@ -19,8 +23,9 @@ pub fn fact_text(clean: &str) -> String {
     let whole_words = if tail.starts_with(char::is_whitespace) {
         head
     } else {
-        match head.rfind(char::is_whitespace) {
-            Some(end) => head.get(..end).unwrap_or(head),
+        let last_space = head.char_indices().rev().take(LONGEST_CUT_WORD).find(|(_, c)| c.is_whitespace());
+        match last_space {
+            Some((end, _)) => head.get(..end).unwrap_or(head),
             None => whole_graphemes(clean, head),
         }
     };
@@ -83,6 +88,15 @@ mod tests {
         let family = "👩‍👩‍👧".repeat(60);
         let cut = fact_text(&family);
         assert_eq!(cut, format!("{}…", "👩‍👩‍👧".repeat(39)));
+    }
+
+    #[test]
+    fn trap_a_script_without_spaces_keeps_its_text_behind_an_early_space() {
+        assert_eq!(fact_text(&format!("fire {}", "長".repeat(400))), format!("fire {}…", "長".repeat(194)));
+        let accented = fact_text(&format!("fire {}", "e\u{323}\u{301}".repeat(150)));
+        assert_eq!(accented, format!("fire {}…", "e\u{323}\u{301}".repeat(64)));
+        let near = format!("{} {}", "長".repeat(170), "短".repeat(100));
+        assert_eq!(fact_text(&near), format!("{}…", "長".repeat(170)));
     }
 
     #[test]

@@ -5,7 +5,10 @@
 
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
-use crate::model::Language;
+use crate::{
+    clean::fold::{fold, fold_char},
+    model::Language,
+};
 
 /// One word with what stands before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,9 +149,9 @@ fn separates_thousands(separator: char, groups: &[&str], decimals: Decimals) -> 
     shaped && (decimals == Decimals::Comma) == (separator == '.')
 }
 
-/// A word in the form in which it is compared: lower case, without a possessive `'s`.
+/// A word in the form in which it is compared: case folded, without a possessive `'s`.
 pub(super) fn folded(word: &str) -> String {
-    without_possessive(word).to_lowercase().replace('’', "'")
+    fold(without_possessive(word)).replace('’', "'")
 }
 
 /// A name in the form in which it is compared: letters and digits alone, lower case, without accents, so that
@@ -161,7 +164,7 @@ pub(super) fn name_key(name: &str) -> String {
     without_possessive(name)
         .nfkd()
         .filter(|&c| c.is_alphanumeric() && !is_combining_mark(c))
-        .flat_map(char::to_lowercase)
+        .flat_map(fold_char)
         .collect()
 }
 
@@ -218,7 +221,8 @@ mod tests {
             assert_eq!(name_key(spelling), "lilacfire", "{spelling}");
         }
         assert_eq!(name_key("Lac-Mégantic"), name_key("lac megantic"));
-        assert_eq!(name_key("Οδός"), name_key("οδος"));
+        assert_eq!(name_key("Οδός"), name_key("ΟΔΟΣ"));
+        assert_eq!(name_key("Hauptstraße"), name_key("HAUPTSTRASSE"));
     }
 
     proptest! {
