@@ -3,7 +3,7 @@
 //! Facts are compared by their sets of words (case folded, numbers apart), their numbers in order (by value) and their
 //! negations. Two facts are alike if the Jaccard index of their words is at least [`ALIKE`] and neither names what the
 //! other names differently: "evacuation order for Bonsall" and "evacuation order for Vista" are two facts however long
-//! the rest is. Of two alike facts the later repeats the earlier one if its numbers stand there in the same order, and
+//! the rest is. A name is a word with a capital inside a sentence; where two facts differ in one word alone, any capital. Of two alike facts the later repeats the earlier one if its numbers stand there in the same order, and
 //! as many negations: "5 dead, 3 missing" after "3 dead, 5 missing" is news, and so is "not closed" after "closed".
 
 use std::collections::HashMap;
@@ -44,6 +44,8 @@ struct Said {
     words: Vec<u32>,
     /// Those among them that it writes with a capital inside a sentence.
     names: Vec<u32>,
+    /// Those that it writes with a capital anywhere.
+    capitals: Vec<u32>,
     /// Its numbers by value, as they stand.
     numbers: Vec<String>,
     /// How often it says "not".
@@ -96,7 +98,7 @@ impl History {
     /// Adds a fact; its index is the number of facts before it.
     pub fn push(&mut self, clean: &str) -> usize {
         let index = self.said.len();
-        let Parts { words, names, numbers, negations } = Parts::of(clean);
+        let Parts { words, names, capitals, numbers, negations } = Parts::of(clean);
         let mut said = Said { numbers, negations, ..Said::default() };
         for word in words {
             let next = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
@@ -107,6 +109,9 @@ impl History {
             self.holders[number as usize].push(index);
             if names.contains(&word) {
                 said.names.push(number);
+            }
+            if capitals.contains(&word) {
+                said.capitals.push(number);
             }
             said.words.push(number);
         }
@@ -169,9 +174,24 @@ impl History {
             let jaccard = shared as f64 / (all + earlier.words.len() - shared) as f64;
             let mine = new_names > 0 || names.iter().any(|name| earlier.words.binary_search(name).is_err());
             let theirs = || earlier.names.iter().any(|name| known.binary_search(name).is_err());
-            jaccard >= self.least && !(mine && theirs())
+            let one_replaced = all == shared + 1 && earlier.words.len() == shared + 1;
+            jaccard >= self.least
+                && !(mine && theirs())
+                && !(one_replaced && self.replaces_a_capital(parts, &known, earlier))
         });
         candidates
+    }
+
+    /// Whether the words that only one of the two has are written with a capital in both.
+    fn replaces_a_capital(&self, parts: &Parts, known: &[u32], earlier: &Said) -> bool {
+        let theirs = |word: &String| {
+            self.words.get(word).is_some_and(|number| earlier.words.binary_search(number).is_ok())
+        };
+        parts.words.iter().all(|word| theirs(word) || parts.capitals.contains(word))
+            && earlier
+                .words
+                .iter()
+                .all(|word| known.binary_search(word).is_ok() || earlier.capitals.contains(word))
     }
 }
 
@@ -206,6 +226,7 @@ fn is_digit_name(word: &Word<'_>) -> bool {
 struct Parts {
     words: Vec<String>,
     names: Vec<String>,
+    capitals: Vec<String>,
     numbers: Vec<String>,
     negations: usize,
 }
@@ -217,7 +238,13 @@ impl Parts {
         if found.len() > 1 && found.last().is_some_and(|last| ends_cut(last.after)) {
             found.pop();
         }
-        let mut parts = Self { words: Vec::new(), names: Vec::new(), numbers: Vec::new(), negations: 0 };
+        let mut parts = Self {
+            words: Vec::new(),
+            names: Vec::new(),
+            capitals: Vec::new(),
+            numbers: Vec::new(),
+            negations: 0,
+        };
         let mut with_numbers = String::with_capacity(text.len());
         for (at, word) in found.iter().enumerate() {
             with_numbers.push_str(word.gap);
@@ -236,8 +263,14 @@ impl Parts {
             if is_number_word(&folded) {
                 continue;
             }
-            if capitalised(word.text) && !starts_sentence(&found, at) {
-                parts.names.push(folded.clone());
+            if capitalised(word.text) {
+                // `M7.6` is counted as a number
+                if !folded.contains(|c: char| c.is_ascii_digit()) {
+                    parts.capitals.push(folded.clone());
+                }
+                if !starts_sentence(&found, at) {
+                    parts.names.push(folded.clone());
+                }
             }
             parts.words.push(folded);
         }
@@ -245,7 +278,7 @@ impl Parts {
             Claim::Number(value) => parts.numbers.push(value),
             Claim::Not => parts.negations += 1,
         });
-        for list in [&mut parts.words, &mut parts.names] {
+        for list in [&mut parts.words, &mut parts.names, &mut parts.capitals] {
             list.sort_unstable();
             list.dedup();
         }
@@ -301,6 +334,8 @@ mod tests {
         let earlier = ["A mandatory evacuation order was issued for all residents of Bonsall tonight"];
         let other = "A mandatory evacuation order was issued for all residents of Vista tonight";
         assert_eq!(judge(&earlier, other), Novelty::New);
+        let earlier = ["Norrvik road closed by the police because of fire"];
+        assert_eq!(judge(&earlier, "Mornvik road closed by the police because of fire"), Novelty::New);
     }
 
     #[test]
