@@ -110,16 +110,23 @@ impl Vocabulary {
         for (language, form) in &entry.forms {
             all.extend_from_slice(&snapshot.postings(*language, form)?);
         }
-        if entry.forms.len() > 1 {
-            all.sort_unstable_by_key(|posting| posting.arrival);
-            all.dedup_by(|later, first| {
-                let same = later.arrival == first.arrival;
-                if same {
-                    first.count += later.count;
-                }
-                same
-            });
+        let mut languages: Vec<Language> = entry.forms.iter().map(|(language, _)| *language).collect();
+        languages.sort_unstable();
+        if languages.windows(2).any(|two| two.first() == two.last()) {
+            add_up(&mut all);
         }
         Ok(all)
     }
+}
+
+/// One posting for each document.
+fn add_up(postings: &mut Vec<Posting>) {
+    postings.sort_unstable_by_key(|posting| posting.arrival);
+    postings.dedup_by(|later, first| {
+        let same = later.arrival == first.arrival;
+        if same {
+            first.count += later.count;
+        }
+        same
+    });
 }
