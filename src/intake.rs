@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     config::IndexConfig,
-    index::{IndexError, Positions, Prepared, ShardKey, Shards, Snapshot, TakenShard, Verdict},
+    index::{IndexError, Positions, Prepared, ShardKey, Shards, Snapshot, TakenShard},
     ledger::{Checkpoint, Ledger, LedgerError, StreamCounts},
     model::{DeadLetter, Event, EventId},
     schedule::{Schedule, ScheduleConfig},
@@ -169,11 +169,7 @@ impl Intake {
         if shard.has(place.topic, place.partition, place.offset) {
             return Ok(());
         }
-        let stream_id = prepared.item.stream_id.clone();
-        let verdict = shard.add(prepared)?;
-        if verdict == Verdict::Empty {
-            tracing::trace!(%stream_id, "item cleans to nothing");
-        }
+        shard.add(prepared)?;
         Ok(())
     }
 
