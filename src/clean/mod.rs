@@ -16,7 +16,7 @@ pub mod hashtag;
 mod language;
 mod output;
 mod prose;
-mod signature;
+pub(crate) mod signature;
 mod tweet;
 mod url;
 

@@ -162,7 +162,7 @@ fn words_of(text: &str) -> Vec<u32> {
 }
 
 /// Whether what follows `c` begins a sentence, a part of a headline or a quotation.
-fn ends_sentence(c: char) -> bool {
+pub(crate) fn ends_sentence(c: char) -> bool {
     matches!(
         c,
         '.' | '!'

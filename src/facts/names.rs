@@ -15,6 +15,7 @@ use std::{
 };
 
 use super::words::{Word, name_key};
+use crate::clean::signature::ends_sentence;
 
 /// Words that may stand inside a name without a capital.
 const CONNECTORS: &[&str] = &[
@@ -137,28 +138,7 @@ pub(super) fn starts_sentence(words: &[Word<'_>], at: usize) -> bool {
     if abbreviates(before, word) {
         return false;
     }
-    let breaks = |c: char| {
-        matches!(
-            c,
-            '.' | '!'
-                | '?'
-                | ':'
-                | ';'
-                | '…'
-                | '"'
-                | '“'
-                | '”'
-                | '|'
-                | '•'
-                | '–'
-                | '—'
-                | '\n'
-                | '¿'
-                | '¡'
-                | '«'
-        )
-    };
-    word.gap.contains(breaks) || word.gap.contains(" - ")
+    word.gap.contains(ends_sentence) || word.gap.contains(" - ")
 }
 
 fn abbreviates(before: &Word<'_>, word: &Word<'_>) -> bool {
