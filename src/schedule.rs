@@ -21,11 +21,26 @@ pub struct ScheduleConfig {
     pub out_of_orderness: Seconds,
     /// Whether a request runs once more for items that came after it closed.
     pub revise_late: bool,
+    /// The daemon closes the requests of an event whose end lies before now once nothing came for so long and its
+    /// partitions are read to their end.
+    pub idle: Seconds,
+    /// How often the daemon runs an open request that has new items; 0 = only when it closes.
+    pub refresh: Seconds,
+    /// How many requests of different events the daemon runs at once.
+    #[schemars(range(min = 1, max = 64))]
+    pub workers: usize,
 }
 
 impl Default for ScheduleConfig {
     fn default() -> Self {
-        Self { lateness: Seconds(300), out_of_orderness: Seconds(60), revise_late: false }
+        Self {
+            lateness: Seconds(300),
+            out_of_orderness: Seconds(60),
+            revise_late: false,
+            idle: Seconds(900),
+            refresh: Seconds(0),
+            workers: 2,
+        }
     }
 }
 
@@ -159,7 +174,7 @@ mod tests {
         let config = ScheduleConfig {
             lateness: Seconds(lateness),
             out_of_orderness: Seconds(out_of_orderness),
-            revise_late: false,
+            ..ScheduleConfig::default()
         };
         (Schedule::new([&event(3)], config, Watermarks::default()), EventId::new("E-1").unwrap())
     }

@@ -15,18 +15,50 @@ pub fn documented_default() -> String {
     let mut out = String::from("# The configuration of nuggetd. Every key is shown with its default.\n");
     let schema = schema_for!(Config).to_value();
     let defaults = Table::try_from(Config::default()).unwrap_or_default();
-    for (section, value) in &defaults {
-        let Value::Table(keys) = value else { continue };
-        let of_section = property(&schema, &schema, section);
+    for (key, value) in defaults.iter().filter(|(_, value)| !value.is_table() && !value.is_array()) {
         out.push('\n');
-        comment(&mut out, &description(&schema, of_section));
-        line(&mut out, &format!("[{section}]"));
-        for (key, value) in keys {
-            comment(&mut out, &description(&schema, property(&schema, resolve(&schema, of_section), key)));
-            line(&mut out, &format!("{key} = {value}"));
+        comment(&mut out, &description(&schema, property(&schema, &schema, key)));
+        line(&mut out, &format!("{key} = {value}"));
+    }
+    for (name, value) in &defaults {
+        let of_section = property(&schema, &schema, name);
+        match value {
+            Value::Table(keys) => section(&mut out, &schema, of_section, name, keys),
+            Value::Array(_) => list(&mut out, &schema, of_section, name),
+            _ => {}
         }
     }
     out
+}
+
+fn section(out: &mut String, schema: &Json, of_section: &Json, name: &str, keys: &Table) {
+    out.push('\n');
+    comment(out, &description(schema, of_section));
+    line(out, &format!("[{name}]"));
+    let of_key = |key: &str| property(schema, resolve(schema, of_section), key);
+    for (key, value) in keys.iter().filter(|(_, value)| !value.is_table()) {
+        comment(out, &description(schema, of_key(key)));
+        line(out, &format!("{key} = {value}"));
+    }
+    for (key, value) in keys {
+        if let Value::Table(inner) = value {
+            section(out, schema, of_key(key), &format!("{name}.{key}"), inner);
+        }
+    }
+}
+
+/// A list of sections, empty by default: one of them as a comment.
+fn list(out: &mut String, schema: &Json, of_list: &Json, name: &str) {
+    out.push('\n');
+    comment(out, &description(schema, of_list));
+    line(out, "# One section for each:");
+    line(out, &format!("# [[{name}]]"));
+    let item = of_list.get("items").map_or(&Json::Null, |item| resolve(schema, item));
+    for (key, of_key) in item.get("properties").and_then(Json::as_object).into_iter().flatten() {
+        comment(out, &description(schema, of_key));
+        let default = of_key.get("default").map_or_else(|| "\"...\"".to_owned(), Json::to_string);
+        line(out, &format!("# {key} = {default}"));
+    }
 }
 
 fn property<'a>(root: &'a Json, schema: &'a Json, key: &str) -> &'a Json {

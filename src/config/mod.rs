@@ -3,6 +3,7 @@
 //! Later wins: the file, then environment variables `NUGGETD__SECTION__KEY`, then `--set section.key=value`. An unknown
 //! key is an error, and all problems are reported at once, each with where it was set.
 
+mod daemon;
 mod document;
 mod overlay;
 
@@ -14,6 +15,10 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use daemon::{
+    DeadLettersConfig, EventsConfig, Frame, HttpConfig, KafkaConfig, Properties, ShutdownConfig,
+    SourceConfig, TopicsConfig, Unrouted,
+};
 pub use document::documented_default;
 use overlay::Overlay;
 
@@ -29,10 +34,22 @@ use crate::{
 const ENVIRONMENT_PREFIX: &str = "NUGGETD__";
 
 /// Everything that can be configured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where items come from.
+    /// The folder of the daemon's state: shards and ledger. One process at a time.
+    pub data_dir: PathBuf,
+    /// The Kafka brokers, and how items are fetched from them.
+    pub kafka: KafkaConfig,
+    /// The topics that items come from.
+    pub source: Vec<SourceConfig>,
+    /// The topics besides those that items come from.
+    pub topics: TopicsConfig,
+    /// Which events there are, besides those of the event topic.
+    pub events: EventsConfig,
+    /// When a flood of refused records stops the intake.
+    pub dead_letters: DeadLettersConfig,
+    /// How records become items.
     pub feed: FeedConfig,
     /// How texts are compared for duplicates.
     pub clean: CleanConfig,
@@ -44,11 +61,37 @@ pub struct Config {
     pub search: SearchConfig,
     /// How nuggets are made of retrieved items.
     pub facts: FactsConfig,
+    /// The endpoints for metrics and health.
+    pub http: HttpConfig,
+    /// How the daemon ends.
+    pub shutdown: ShutdownConfig,
     /// What is logged, to stderr.
     pub log: LogConfig,
 }
 
-/// Where items come from.
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("data"),
+            kafka: KafkaConfig::default(),
+            source: Vec::new(),
+            topics: TopicsConfig::default(),
+            events: EventsConfig::default(),
+            dead_letters: DeadLettersConfig::default(),
+            feed: FeedConfig::default(),
+            clean: CleanConfig::default(),
+            index: IndexConfig::default(),
+            schedule: ScheduleConfig::default(),
+            search: SearchConfig::default(),
+            facts: FactsConfig::default(),
+            http: HttpConfig::default(),
+            shutdown: ShutdownConfig::default(),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+/// How records become items; of a topic's records, its `[[source]]` says format and event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FeedConfig {
@@ -98,6 +141,8 @@ pub struct IndexConfig {
     pub open_shards: usize,
     /// Memory that one open shard may use before it writes to disk.
     pub writer_memory: Bytes,
+    /// The daemon takes no more items while less than this is free on the disk of `data_dir`.
+    pub least_free: Bytes,
 }
 
 impl Default for IndexConfig {
@@ -107,6 +152,7 @@ impl Default for IndexConfig {
             commit_items: 50_000,
             open_shards: 4,
             writer_memory: Bytes(24 * Bytes::MIB),
+            least_free: Bytes(256 * Bytes::MIB),
         }
     }
 }
@@ -197,8 +243,7 @@ impl Config {
         variables.sort();
         for (name, value) in variables {
             let key = name.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or(&name);
-            let path: Vec<String> = key.split("__").map(str::to_lowercase).collect();
-            overlay.text(&path, &value, &format!("environment variable {name}"));
+            overlay.variable(&name, key, &value);
         }
         for setting in settings {
             overlay.setting(setting);
@@ -252,6 +297,44 @@ impl Config {
             "must lie within 1 and 10000",
         );
         check(self.feed.threads <= 256, "feed.threads", "must be at most 256");
+        check(
+            (10..=1_000_000).contains(&self.dead_letters.window),
+            "dead_letters.window",
+            "must lie within 10 and 1000000",
+        );
+        check(
+            (0.0..=1.0).contains(&self.dead_letters.most_share),
+            "dead_letters.most_share",
+            "must lie within 0 and 1",
+        );
+        check(self.kafka.queue_records >= 100, "kafka.queue_records", "must be at least 100");
+        check(self.kafka.queue_bytes.0 >= Bytes::MIB, "kafka.queue_bytes", "must be at least 1MiB");
+        check(!self.kafka.brokers.trim().is_empty(), "kafka.brokers", "must name a broker");
+        check(!self.kafka.group.trim().is_empty(), "kafka.group", "must not be empty");
+        check((1..=64).contains(&self.schedule.workers), "schedule.workers", "must lie within 1 and 64");
+        check(
+            (-1..=100).contains(&self.topics.replication) && self.topics.replication != 0,
+            "topics.replication",
+            "must be -1 or lie within 1 and 100",
+        );
+        for (key, topic) in [
+            ("topics.nuggets", &self.topics.nuggets),
+            ("topics.requests", &self.topics.requests),
+            ("topics.dead_letters", &self.topics.dead_letters),
+        ] {
+            check(is_topic(topic), key, "must be a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'");
+        }
+        check(
+            self.topics.events.is_empty() || is_topic(&self.topics.events),
+            "topics.events",
+            "must be empty or a topic's name",
+        );
+        check(!self.data_dir.as_os_str().is_empty(), "data_dir", "must not be empty");
+        if let Err(error) = self.http.listen.parse::<std::net::SocketAddr>() {
+            faults
+                .push(("http.listen", format!("{:?} is no address with a port: {error}", self.http.listen)));
+        }
+        faults.extend(self.source_faults());
         let event = &self.feed.event;
         if !event.is_empty()
             && let Err(error) = crate::model::EventId::new(event)
@@ -263,6 +346,33 @@ impl Config {
         }
         faults
     }
+
+    fn source_faults(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        let topics = &self.topics;
+        let mut used = vec![&topics.events, &topics.nuggets, &topics.requests, &topics.dead_letters];
+        for source in &self.source {
+            if !is_topic(&source.topic) {
+                faults.push(("source", format!("topic {:?} is no topic's name", source.topic)));
+            }
+            if used.contains(&&source.topic) {
+                faults.push(("source", format!("topic {:?} is named twice", source.topic)));
+            }
+            used.push(&source.topic);
+            if !source.event.is_empty()
+                && let Err(error) = crate::model::EventId::new(&source.event)
+            {
+                faults.push(("source", format!("topic {:?}: event {error}", source.topic)));
+            }
+        }
+        faults
+    }
+}
+
+/// Whether Kafka takes this for a topic's name.
+fn is_topic(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=249).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
 #[cfg(test)]

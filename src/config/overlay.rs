@@ -10,6 +10,9 @@ use toml::{
 
 use super::{Config, Problem};
 
+/// Sections whose keys are another program's names; dots in them mean nothing to us.
+const FOREIGN: [[&str; 2]; 3] = [["kafka", "librdkafka"], ["kafka", "consumer"], ["kafka", "producer"]];
+
 pub(super) struct Overlay {
     /// The defaults: what keys there are.
     known: Table,
@@ -55,14 +58,26 @@ impl Overlay {
             path.push(key.get_ref().to_string());
             match (place.get_ref(), value, self.known_at(path)) {
                 (DeValue::Table(inner), Value::Table(values), Some(Value::Table(_)) | None)
-                    if !values.is_empty() =>
+                    if !values.is_empty() || is_foreign(path) =>
                 {
                     self.table(path, inner, values, origin);
                 }
-                _ => self.set(path, value.clone(), &origin(key.span().start)),
+                _ => self.set(&foreign_joined(path), value.clone(), &origin(key.span().start)),
             }
             path.pop();
         }
+    }
+
+    /// Lays an environment variable over what stands; `key` is its name without the prefix.
+    pub(super) fn variable(&mut self, name: &str, key: &str, value: &str) {
+        let mut path: Vec<String> = key.split("__").map(str::to_lowercase).collect();
+        if is_foreign(&path)
+            && let Some(property) = path.get_mut(2)
+        {
+            // A variable's name cannot have dots, a librdkafka property has no underscores
+            *property = property.replace('_', ".");
+        }
+        self.text(&foreign_joined(&path), value, &format!("environment variable {name}"));
     }
 
     /// Lays a value given as text over what stands. Where the default is a text it is taken as it is, else as TOML.
@@ -70,6 +85,7 @@ impl Overlay {
         let literal = Value::String(text.to_owned());
         let value = match self.known_at(path) {
             Some(Value::String(_)) => literal,
+            None if is_foreign(path) => literal,
             _ => format!("value = {text}")
                 .parse::<Table>()
                 .ok()
@@ -85,12 +101,13 @@ impl Overlay {
             return self.problem(&format!("--set {setting}"), "expected section.key=value");
         };
         let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
-        self.text(&path, value.trim(), &format!("--set {setting}"));
+        self.text(&foreign_joined(&path), value.trim(), &format!("--set {}", shown(&path, setting)));
     }
 
     fn set(&mut self, path: &[String], value: Value, origin: &str) {
         let key = path.join(".");
         match self.known_at(path) {
+            None if is_foreign(path) => {}
             None => return self.problem(origin, &format!("unknown key {key}{}", self.suggestion(path))),
             Some(Value::Table(_)) if !value.is_table() => {
                 return self.problem(origin, &format!("{key} is a section, not a value"));
@@ -152,6 +169,26 @@ fn in_plain_words(message: &str, default: Option<&Value>) -> String {
         _ => return message.to_owned(),
     };
     format!("expected {expected}")
+}
+
+/// Whether the path leads into a section of foreign keys.
+fn is_foreign(path: &[String]) -> bool {
+    FOREIGN.iter().any(|section| path.len() > section.len() && path.iter().zip(section).all(|(a, b)| a == b))
+}
+
+/// The path with the dotted parts of a foreign key put together again.
+fn foreign_joined(path: &[String]) -> Vec<String> {
+    match path {
+        [first, second, rest @ ..] if is_foreign(path) => {
+            vec![first.clone(), second.clone(), rest.join(".")]
+        }
+        _ => path.to_vec(),
+    }
+}
+
+/// A setting as it may be repeated in a message: the value of a foreign key may be a secret.
+fn shown(path: &[String], setting: &str) -> String {
+    if is_foreign(path) { format!("{}=...", path.join(".")) } else { setting.to_owned() }
 }
 
 fn insert(table: &mut Table, path: &[String], value: Value) {

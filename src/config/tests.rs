@@ -62,3 +62,44 @@ fn the_documented_default_reads_back_as_the_default_and_explains_every_key() {
         explained = line.starts_with('#');
     }
 }
+
+#[test]
+fn properties_of_librdkafka_may_be_dotted_quoted_or_variables() {
+    let text = "[kafka.librdkafka]\nsasl.mechanism = \"PLAIN\"\n\"socket.timeout.ms\" = 5000\n[kafka.consumer]\nfetch.min.bytes = 7\n";
+    let environment = [("NUGGETD__KAFKA__LIBRDKAFKA__SASL_PASSWORD", "42")];
+    let config = load(text, &environment, &["kafka.producer.linger.ms=3"]).unwrap();
+    let read = |properties: &Properties| -> Vec<(String, String)> {
+        properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    };
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        read(&config.kafka.librdkafka),
+        [pair("sasl.mechanism", "PLAIN"), pair("sasl.password", "42"), pair("socket.timeout.ms", "5000")]
+    );
+    assert_eq!(read(&config.kafka.consumer), [pair("fetch.min.bytes", "7")]);
+    assert_eq!(read(&config.kafka.producer), [pair("linger.ms", "3")]);
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let environment = [("NUGGETD__KAFKA__LIBRDKAFKA__SASL_PASSWORD", "hunter2")];
+    let settings = ["kafka.librdkafka.ssl.key.password=hunter2", "kafka.consumer.ssl.key.pem=file:/run/key"];
+    let config = load("", &environment, &settings).unwrap();
+    let printed = format!("{config:?}{}", toml::to_string(&config).unwrap());
+    assert!(!printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("(hidden)") && printed.contains("file:/run/key"), "{printed}");
+    let message = load("", &[], &["kafka.librdkafka=hunter2"]).unwrap_err();
+    assert!(message.contains("is a section"), "{message}");
+}
+
+#[test]
+fn sources_are_checked_one_by_one() {
+    let text = "[[source]]\ntopic = \"a\"\nformat = \"reddit\"\n[[source]]\ntopic = \"a\"\n[[source]]\ntopic = \"b c\"\n";
+    let message = load(text, &[], &[]).unwrap_err();
+    assert!(message.contains("\"a\" is named twice") && message.contains("\"b c\" is no topic"), "{message}");
+    let message = load("[[source]]\ntopik = \"a\"\n", &[], &[]).unwrap_err();
+    assert!(message.contains("nuggetd.toml:1: source") && message.contains("topik"), "{message}");
+    let config = load("data_dir = \"/var/lib/nuggetd\"\n[[source]]\ntopic = \"a\"\n", &[], &[]).unwrap();
+    assert_eq!(config.source[0].frame, Frame::None);
+    assert_eq!(config.data_dir, Path::new("/var/lib/nuggetd"));
+}

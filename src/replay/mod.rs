@@ -117,7 +117,7 @@ impl Inputs {
             &config.feed.format,
             &config.feed.event,
             &config.clean,
-            &config.schedule,
+            (&config.schedule.lateness, &config.schedule.out_of_orderness, config.schedule.revise_late),
             &config.search,
             &config.facts,
         );
