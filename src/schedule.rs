@@ -70,26 +70,28 @@ impl Schedule {
         config: ScheduleConfig,
         latest: Watermarks,
     ) -> Self {
-        let mut open = BTreeMap::new();
+        let mut schedule = Self { config, latest, open: BTreeMap::new() };
         for event in events {
-            let mut pending: Vec<Pending> = event
-                .requests
-                .iter()
-                .map(|request| Pending {
-                    request: request.id.clone(),
-                    start: request.start,
-                    end: request.end,
-                })
-                .collect();
-            pending.sort_by(|a, b| (b.end, b.start, &b.request).cmp(&(a.end, a.start, &a.request)));
-            open.insert(event.id.clone(), pending);
-        }
-        let mut schedule = Self { config, latest, open };
-        let events: Vec<EventId> = schedule.open.keys().cloned().collect();
-        for event in events {
-            schedule.due(&event);
+            schedule.set_event(event);
+            schedule.due(&event.id);
         }
         schedule
+    }
+
+    /// All requests of the event are open, whatever was said of it before; what its watermark closes is due at once.
+    pub fn set_event(&mut self, event: &Event) {
+        let mut pending: Vec<Pending> = event
+            .requests
+            .iter()
+            .map(|request| Pending { request: request.id.clone(), start: request.start, end: request.end })
+            .collect();
+        pending.sort_by(|a, b| (b.end, b.start, &b.request).cmp(&(a.end, a.start, &a.request)));
+        self.open.insert(event.id.clone(), pending);
+    }
+
+    /// Forgets which requests of the event are open; its watermark stays.
+    pub fn forget(&mut self, event: &EventId) {
+        self.open.remove(event);
     }
 
     /// Notes an item that lies in one of the event's requests.
@@ -116,6 +118,33 @@ impl Schedule {
             due.extend(open.pop().map(|pending| pending.request));
         }
         due
+    }
+
+    /// The requests of the event whose end lies before `now`. Each is given once.
+    pub fn past(&mut self, event: &EventId, now: UnixSeconds) -> Vec<RequestId> {
+        let mut past = Vec::new();
+        let Some(open) = self.open.get_mut(event) else { return past };
+        while open.last().is_some_and(|next| next.end < now) {
+            past.extend(open.pop().map(|pending| pending.request));
+        }
+        past
+    }
+
+    /// Closes every request of the event that is left: the event has ended.
+    pub fn close_event(&mut self, event: &EventId) -> Vec<RequestId> {
+        let open = self.open.get_mut(event).map(std::mem::take).unwrap_or_default();
+        open.into_iter().rev().map(|pending| pending.request).collect()
+    }
+
+    /// The event's requests that wait for items.
+    pub fn open(&self, event: &EventId) -> Vec<RequestId> {
+        let open = self.open.get(event).into_iter().flatten();
+        open.rev().map(|pending| pending.request.clone()).collect()
+    }
+
+    /// Up to when everything of the event is believed to have been seen; nothing before its first item.
+    pub fn watermark(&self, event: &EventId) -> Option<i64> {
+        self.latest.0.get(event).map(|latest| latest.get() - self.config.out_of_orderness.0)
     }
 
     /// Closes every request that is left: the stream has ended.
@@ -208,6 +237,36 @@ mod tests {
         let rest: Vec<String> = schedule.close_all().iter().map(|(_, request)| request.to_string()).collect();
         assert_eq!(rest, ["E-1-r1", "E-1-r2"]);
         assert!(schedule.close_all().is_empty());
+    }
+
+    #[test]
+    fn a_quiet_event_closes_what_lies_before_now_and_an_ended_one_the_rest() {
+        let (mut schedule, id) = schedule(100, 10);
+        schedule.observe(&id, UnixSeconds::new(START + 5).unwrap());
+        assert!(
+            schedule.past(&id, UnixSeconds::new(START + DAY - 1).unwrap()).is_empty(),
+            "now is its last second"
+        );
+        assert_eq!(
+            schedule.past(&id, UnixSeconds::new(START + DAY).unwrap()),
+            [RequestId::new("E-1-r0").unwrap()]
+        );
+        assert!(schedule.past(&id, UnixSeconds::new(START + DAY).unwrap()).is_empty(), "given once");
+        let rest: Vec<String> = schedule.close_event(&id).iter().map(ToString::to_string).collect();
+        assert_eq!(rest, ["E-1-r1", "E-1-r2"]);
+        assert!(schedule.open(&id).is_empty());
+    }
+
+    #[test]
+    fn what_is_set_anew_is_open_and_due_by_its_watermark() {
+        let (mut schedule, id) = schedule(0, 0);
+        schedule.observe(&id, UnixSeconds::new(START + DAY).unwrap());
+        assert_eq!(schedule.due(&id).len(), 1);
+        schedule.forget(&id);
+        assert!(schedule.due(&id).is_empty() && schedule.open(&id).is_empty());
+        schedule.set_event(&event(3));
+        assert_eq!(schedule.due(&id), [RequestId::new("E-1-r0").unwrap()]);
+        assert_eq!(schedule.watermark(&id), Some(START + DAY));
     }
 
     #[test]

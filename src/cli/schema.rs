@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use schemars::{Schema, schema_for};
 
 use super::{Exit, Outcome, stdout};
-use crate::model::{DeadLetter, Event, Item, Nugget, RequestRecord};
+use crate::model::{DeadLetter, Event, Item, Nugget, RequestRecord, RequestStatus};
 
 /// Print the JSON Schema of a record.
 #[derive(Debug, Args)]
@@ -21,6 +21,7 @@ enum Record {
     Nugget,
     Event,
     Request,
+    RequestStatus,
     DeadLetter,
 }
 
@@ -31,6 +32,7 @@ impl SchemaCommand {
             Record::Nugget => schema_for!(Nugget),
             Record::Event => schema_for!(Event),
             Record::Request => schema_for!(RequestRecord),
+            Record::RequestStatus => schema_for!(RequestStatus),
             Record::DeadLetter => schema_for!(DeadLetter),
         };
         let mut out = stdout();

@@ -120,6 +120,31 @@ impl Shards {
         Ok(())
     }
 
+    /// Commits and closes the open shards of these events: somebody else takes them over.
+    pub fn release(
+        &mut self,
+        positions: &Positions,
+        of: impl Fn(&EventId) -> bool,
+    ) -> Result<(), IndexError> {
+        let leaving: Vec<ShardKey> = self.open.keys().filter(|(event, _)| of(event)).cloned().collect();
+        for key in leaving {
+            let Some(mut open) = self.open.remove(&key) else { continue };
+            if open.shard.is_dirty() {
+                open.shard.commit(positions)?;
+            }
+            open.shard.close()?;
+        }
+        Ok(())
+    }
+
+    /// Items of a shard, added ones included; 0 where it has never had one.
+    pub fn items(&self, key: &ShardKey) -> Result<u32, IndexError> {
+        match self.open.get(key) {
+            Some(open) => Ok(open.shard.payload().items),
+            None => Ok(self.payload(key)?.map_or(0, |payload| payload.items)),
+        }
+    }
+
     /// A shard's committed items, up to `cutoff`; nothing where it has never had one.
     pub fn snapshot(&self, key: &ShardKey, cutoff: Option<u32>) -> Result<Option<Snapshot>, IndexError> {
         if let Some(open) = self.open.get(key) {

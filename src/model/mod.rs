@@ -9,7 +9,9 @@ mod id;
 mod item;
 mod language;
 mod nugget;
+mod offsets;
 mod refusal;
+mod status;
 mod time;
 mod units;
 
@@ -18,6 +20,8 @@ pub use id::{EventId, IdError, QueryId, RequestId, StreamId};
 pub use item::{Item, SourceType};
 pub use language::Language;
 pub use nugget::{FACT_LIMIT, Importance, Method, Nugget, RequestRecord, RunLine, Update};
+pub use offsets::Offsets;
 pub use refusal::{DeadLetter, Position, Refusal, RefusalCode};
+pub use status::{RequestState, RequestStatus};
 pub use time::{TimeError, UnixSeconds};
 pub use units::{Bytes, Seconds};

@@ -12,7 +12,7 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
@@ -20,8 +20,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use progress::Progress;
-pub use runner::RunError;
-use runner::{Pipeline, Runner, Task};
+use runner::Runner;
 pub use summary::{RequestSummary, Summary};
 
 use crate::{
@@ -31,10 +30,11 @@ use crate::{
         ArchiveError, ArchiveFile, EventsError, Router, RouterError, event_files, open_archive, read_events,
     },
     index::{IndexError, ShardOptions, Shards},
-    intake::{Closed, DeadLetters, Intake, IntakeError, Place},
-    ledger::{Ledger, LedgerError},
+    intake::{DeadLetters, Due, Intake, IntakeError, Place},
+    ledger::{KnownRequest, Ledger, LedgerError},
     model::{Event, Nugget},
     publish::{RejectedFile, RunFiles},
+    request::{Pipeline, RunError},
     stream::{Decoding, Outcome, Stream, UnknownEvent, threads},
 };
 
@@ -166,8 +166,8 @@ impl Replay {
             let place = Place { topic, partition: 0, offset: streamed.number };
             let closed = run.take(place, streamed.outcome)?;
             progress.records(run.intake.counts().records, stream.packed_read());
-            for closed in closed {
-                runner.run(task(closed))?;
+            for due in closed {
+                runner.run(due)?;
             }
             if run.intake.wants_commit() {
                 run.commit()?;
@@ -180,8 +180,8 @@ impl Replay {
         let faults = stream.faults().to_vec();
         drop(stream);
         run.commit()?;
-        for closed in run.intake.close_all()? {
-            runner.run(task(closed))?;
+        for due in run.intake.close_all()? {
+            runner.run(due)?;
         }
         runner.finish()?;
         if self.config.schedule.revise_late {
@@ -193,10 +193,6 @@ impl Replay {
         run.files.write_summary(&summary)?;
         Ok(summary)
     }
-}
-
-fn task(closed: Closed) -> Task {
-    Task { key: closed.key, revision: 0, snapshot: closed.snapshot, shard: closed.shard }
 }
 
 /// The state of a replay.
@@ -235,7 +231,7 @@ impl Run {
         };
         let shards = Shards::new(&state, options, config.index.open_shards);
         let intake =
-            Intake::new(&events, shards, config.schedule.clone(), config.index.clone(), Arc::clone(&ledger))?;
+            Intake::new(&events, shards, &config.schedule, config.index.clone(), Arc::clone(&ledger), None)?;
         let run =
             Self { _lock: lock, config, events, files: RunFiles::new(&replay.out), rejected, ledger, intake };
         run.refuse_vanished_shards()?;
@@ -245,14 +241,15 @@ impl Run {
     /// A shard holds at least what a closed request saw; nothing would bring back what somebody removed, because the
     /// checkpoint lies behind it.
     fn refuse_vanished_shards(&self) -> Result<(), ReplayError> {
-        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
-        for request in closed {
+        let requests = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).requests()?;
+        for request in requests {
+            let Some(run) = request.run else { continue };
             let held = self.intake.shards().payload(&request.key)?.map_or(0, |payload| payload.items);
-            if held < request.cutoff {
+            if held < run.cutoff {
                 return Err(ReplayError::Damaged(format!(
                     "shard {} holds {held} items, the ledger knows {}",
                     self.intake.shards().path(&request.key).display(),
-                    request.cutoff
+                    run.cutoff
                 )));
             }
         }
@@ -267,10 +264,13 @@ impl Run {
 
     fn start_runner(&self, progress: &Progress) -> Runner {
         let pipeline = Pipeline {
-            events: self.events.iter().map(|event| (event.id.clone(), Arc::clone(event))).collect(),
+            events: Arc::new(RwLock::new(
+                self.events.iter().map(|event| (event.id.clone(), Arc::clone(event))).collect(),
+            )),
             search: self.config.search.clone(),
             facts: self.config.facts.clone(),
             ledger: Arc::clone(&self.ledger),
+            announcer: None,
         };
         let progress = progress.clone();
         Runner::start(pipeline, move |record| progress.request(record))
@@ -278,20 +278,18 @@ impl Run {
 
     /// Requests that had closed but not run when the run was killed.
     fn queue_unfinished(&mut self, runner: &mut Runner) -> Result<(), ReplayError> {
-        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
-        for request in closed.into_iter().filter(|request| request.record.is_none()) {
-            let snapshot = self.intake.shards().snapshot(&request.key, Some(request.cutoff))?;
-            runner.run(Task { key: request.key, revision: request.revision, snapshot, shard: None })?;
+        for due in self.intake.unfinished()? {
+            runner.run(due)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, place: Place<'_>, outcome: Outcome) -> Result<Vec<Closed>, ReplayError> {
+    fn take(&mut self, place: Place<'_>, outcome: Outcome) -> Result<Vec<Due>, ReplayError> {
         for letter in &outcome.refused {
             tracing::info!(source = letter.position.source, code = %letter.code, "record refused: {}", letter.message);
             self.rejected.keep(letter)?;
         }
-        Ok(self.intake.take(place, outcome.items, &outcome.refused)?)
+        Ok(self.intake.take(place, outcome.items, outcome.refused.iter().map(|letter| letter.code))?)
     }
 
     fn commit(&mut self) -> Result<(), ReplayError> {
@@ -300,16 +298,9 @@ impl Run {
 
     /// Runs every request again that items came for after it had closed.
     fn revise(&mut self, progress: &Progress) -> Result<(), ReplayError> {
-        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
         let mut runner = self.start_runner(progress);
-        for request in closed.into_iter().filter(|request| request.revision == 0) {
-            let Some(snapshot) = self.intake.shards().snapshot(&request.key, None)? else { continue };
-            if snapshot.items() > request.cutoff {
-                let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-                ledger.revise_request(&request.key, 1, snapshot.items())?;
-                drop(ledger);
-                runner.run(Task { key: request.key, revision: 1, snapshot: Some(snapshot), shard: None })?;
-            }
+        for due in self.intake.revise_late()? {
+            runner.run(due)?;
         }
         Ok(runner.finish()?)
     }
@@ -332,8 +323,9 @@ impl Run {
 
     fn summary(&mut self, faults: Vec<String>) -> Result<Summary, ReplayError> {
         self.rejected.sync()?;
-        let closed = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).closed_requests()?;
-        Ok(Summary::new(&self.config, &self.events, &closed, &self.intake, faults)?)
+        let mut requests = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).requests()?;
+        requests.retain(KnownRequest::is_closed);
+        Ok(Summary::new(&self.config, &self.events, &requests, &self.intake, faults)?)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     config::Config,
     index::{IndexError, Payload},
     intake::Intake,
-    ledger::ClosedRequest,
+    ledger::KnownRequest,
     model::{Event, EventId, Method, RequestRecord},
 };
 
@@ -71,7 +71,7 @@ impl Summary {
     pub(super) fn new(
         config: &Config,
         events: &[Arc<Event>],
-        closed: &[ClosedRequest],
+        closed: &[KnownRequest],
         intake: &Intake,
         faults: Vec<String>,
     ) -> Result<Self, IndexError> {
@@ -100,7 +100,7 @@ impl Summary {
             for request in &event.requests {
                 let key = (event.id.clone(), request.id.clone());
                 let Some(&closed) = closed.get(&key) else { continue };
-                let Some(run) = closed.record.clone() else { continue };
+                let Some(run) = closed.run.as_ref().and_then(|run| run.record.clone()) else { continue };
                 summary.add(run, closed, &intake.shards().payload(&key)?.unwrap_or_default());
             }
             if summary.items == before {
@@ -110,12 +110,12 @@ impl Summary {
         Ok(summary)
     }
 
-    fn add(&mut self, run: RequestRecord, closed: &ClosedRequest, shard: &Payload) {
+    fn add(&mut self, run: RequestRecord, closed: &KnownRequest, shard: &Payload) {
         let request = RequestSummary {
             exact_duplicates: shard.exact_duplicates,
             near_duplicates: shard.near_duplicates,
             empty: shard.empty,
-            late: shard.items.saturating_sub(closed.first_cutoff),
+            late: shard.items.saturating_sub(closed.closed_with.unwrap_or_default()),
             run,
         };
         self.items += u64::from(shard.items);

@@ -2,7 +2,11 @@
 //!
 //! Pure but for reading the snapshot: the same snapshot, event, configuration and earlier nuggets give the same result.
 
+mod pipeline;
+
 use std::collections::BTreeMap;
+
+pub use pipeline::{Events, Pipeline, Ran, RunError};
 
 use crate::{
     facts::{self, Document, FactsConfig, Gazetteer, History, Novelty},

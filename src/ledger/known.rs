@@ -1,0 +1,192 @@
+//! What the compacted topics say of requests and nuggets, and how it becomes ours when a partition does.
+
+use rusqlite::params;
+
+use super::{Ledger, LedgerError, count, requests::replace_nuggets};
+use crate::{
+    index::ShardKey,
+    model::{EventId, Nugget, RequestId, RequestState, RequestStatus},
+};
+
+/// A record of a compacted topic.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    /// What became of a request.
+    Request(Box<RequestStatus>),
+    /// A nugget that stands.
+    Nugget(Box<Nugget>),
+    /// A nugget that was withdrawn, by its name.
+    Withdrawn(ShardKey, String),
+}
+
+impl Ledger {
+    /// Forgets what the topics said, before they are read from their beginning.
+    pub fn forget_heard(&mut self) -> Result<(), LedgerError> {
+        self.transaction(|transaction| {
+            transaction.execute_batch("DELETE FROM known_requests; DELETE FROM known_nuggets;")
+        })
+    }
+
+    /// Notes records of the compacted topics, in their order.
+    pub fn hear(&mut self, heard: &[Heard]) -> Result<(), LedgerError> {
+        let mut texts = Vec::with_capacity(heard.len());
+        for record in heard {
+            texts.push(match record {
+                Heard::Request(status) => self.print("a request's status", status)?,
+                Heard::Nugget(nugget) => self.print("a nugget", nugget)?,
+                Heard::Withdrawn(..) => String::new(),
+            });
+        }
+        self.transaction(|transaction| {
+            for (record, text) in heard.iter().zip(&texts) {
+                match record {
+                    Heard::Request(status) => transaction.execute(
+                        "INSERT OR REPLACE INTO known_requests (event, request, status) VALUES (?1, ?2, ?3)",
+                        params![status.event.as_str(), status.request.as_str(), text],
+                    )?,
+                    Heard::Nugget(nugget) => transaction.execute(
+                        "INSERT OR REPLACE INTO known_nuggets (event, request, name, nugget)
+                         VALUES (?1, ?2, ?3, ?4)",
+                        params![nugget.event.as_str(), nugget.request.as_str(), nugget.id, text],
+                    )?,
+                    Heard::Withdrawn((event, request), name) => transaction.execute(
+                        "DELETE FROM known_nuggets WHERE event = ?1 AND request = ?2 AND name = ?3",
+                        params![event.as_str(), request.as_str(), name],
+                    )?,
+                };
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes what the topics say of the requests with items in this partition our own, where it is ahead of what this
+    /// ledger knows: another instance had the partition in the meantime. `rebuild`: whether requests that were
+    /// finished elsewhere get their items here too. Gives the requests taken over.
+    pub fn take_over(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        rebuild: bool,
+    ) -> Result<Vec<ShardKey>, LedgerError> {
+        let mut taken = Vec::new();
+        for status in self.heard_of(topic, partition)? {
+            let key = (status.event.clone(), status.request.clone());
+            let ours = self.request(&key)?;
+            let is_ahead = match &ours {
+                None => true,
+                Some(ours) => {
+                    let of_ours = ours.run.as_ref().map(|run| run.revision);
+                    // Of the same revision the published one counts: nobody may see two
+                    status.revision.is_some() && status.revision >= of_ours
+                }
+            };
+            if is_ahead {
+                let here =
+                    ours.is_some_and(|ours| ours.here) || rebuild || status.state != RequestState::Final;
+                self.replace(&status, here)?;
+                taken.push(key);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn heard_of(&self, topic: &str, partition: i32) -> Result<Vec<RequestStatus>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT status FROM known_requests ORDER BY event, request")
+            .map_err(|source| self.failed(source))?;
+        let rows =
+            statement.query_map([], |row| row.get::<_, String>(0)).map_err(|source| self.failed(source))?;
+        let mut heard = Vec::new();
+        for row in rows {
+            let text = row.map_err(|source| self.failed(source))?;
+            let status: RequestStatus = self.parse("a request's status", &text)?;
+            if status.first.get(topic, partition).is_some() {
+                heard.push(status);
+            }
+        }
+        Ok(heard)
+    }
+
+    fn replace(&mut self, status: &RequestStatus, here: bool) -> Result<(), LedgerError> {
+        let first = self.print("a request's first items", &status.first)?;
+        let record = status.run.as_ref().map(|run| self.print("a request's record", run)).transpose()?;
+        let items = status.run.as_ref().and_then(|run| u32::try_from(run.items).ok());
+        let closed = status.state == RequestState::Final;
+        let closed_with =
+            status.closed_with.and_then(|items| u32::try_from(items).ok()).or(items.filter(|_| closed));
+        let key = (status.event.clone(), status.request.clone());
+        let mut nuggets = self.heard_nuggets(&key)?;
+        nuggets.sort_by_key(|nugget| nugget.rank);
+        let lines = nuggets.iter().map(|nugget| self.print("a nugget", nugget));
+        let lines = lines.collect::<Result<Vec<String>, LedgerError>>()?;
+        let (event, request) = (key.0.as_str(), key.1.as_str());
+        self.transaction(|transaction| {
+            transaction.execute(
+                "INSERT OR REPLACE INTO requests
+                 (event, request, first, here, closed, first_cutoff, revision, cutoff, record)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                params![event, request, first, here, closed, closed_with, status.revision, items, record],
+            )?;
+            for (topic, partition, _) in status.first.iter() {
+                transaction.execute(
+                    "INSERT OR IGNORE INTO homes (event, topic, partition) VALUES (?1, ?2, ?3)",
+                    params![event, topic, partition],
+                )?;
+            }
+            transaction.execute(
+                "DELETE FROM outbox WHERE event = ?1 AND request = ?2 AND (revision IS NULL OR revision <= ?3)",
+                params![event, request, status.revision],
+            )?;
+            replace_nuggets(transaction, event, request, &lines)
+        })
+    }
+
+    fn heard_nuggets(&self, (event, request): &ShardKey) -> Result<Vec<Nugget>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT nugget FROM known_nuggets WHERE event = ?1 AND request = ?2 ORDER BY name",
+            )
+            .map_err(|source| self.failed(source))?;
+        let rows = statement
+            .query_map([event.as_str(), request.as_str()], |row| row.get::<_, String>(0))
+            .map_err(|source| self.failed(source))?;
+        let mut nuggets = Vec::new();
+        for row in rows {
+            nuggets.push(self.parse("a nugget", &row.map_err(|source| self.failed(source))?)?);
+        }
+        Ok(nuggets)
+    }
+
+    /// How many requests and nuggets the topics are known to hold.
+    pub fn heard(&self) -> Result<(u64, u64), LedgerError> {
+        self.connection
+            .query_row(
+                "SELECT (SELECT count(*) FROM known_requests), (SELECT count(*) FROM known_nuggets)",
+                [],
+                |row| Ok((count(row, 0)?, count(row, 1)?)),
+            )
+            .map_err(|source| self.failed(source))
+    }
+}
+
+/// The key of a record of the requests topic.
+pub fn request_key((event, request): &ShardKey) -> String {
+    format!("{event}/{request}")
+}
+
+/// The key of a record of the nuggets topic.
+pub fn nugget_key((event, request): &ShardKey, name: &str) -> String {
+    format!("{event}/{request}/{name}")
+}
+
+/// Reads a key of the nuggets topic.
+pub fn read_nugget_key(key: &str) -> Option<(ShardKey, String)> {
+    let mut parts = key.split('/');
+    let (event, request, name) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(((EventId::new(event).ok()?, RequestId::new(request).ok()?), name.to_owned()))
+}

@@ -1,0 +1,176 @@
+//! What waits to be published. It is written together with the state that it tells of, and only then sent: a restart
+//! sends it again.
+
+use rusqlite::{OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use super::{Ledger, LedgerError, count};
+use crate::{index::ShardKey, model::Offsets};
+
+/// Which topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outbox {
+    /// The nuggets topic.
+    Nuggets,
+    /// The requests topic.
+    Requests,
+}
+
+/// One record to publish.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Where to.
+    pub topic: Outbox,
+    /// The record's key.
+    pub key: String,
+    /// The record's value; nothing = what stood under the key is withdrawn.
+    pub value: Option<String>,
+}
+
+/// Records that are published together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The request they tell of.
+    pub key: ShardKey,
+    /// The revision whose result they are; nothing = they say that the request is open.
+    pub revision: Option<u32>,
+    /// The records, in the order in which they are sent.
+    pub entries: Vec<Entry>,
+}
+
+/// A batch in the outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its number: what came first is sent first.
+    pub id: i64,
+    /// What is sent.
+    pub batch: Batch,
+}
+
+pub(super) fn insert(
+    transaction: &rusqlite::Transaction<'_>,
+    batch: &Batch,
+    entries: &str,
+) -> rusqlite::Result<()> {
+    transaction.execute(
+        "INSERT INTO outbox (event, request, revision, entries) VALUES (?1, ?2, ?3, ?4)",
+        params![batch.key.0.as_str(), batch.key.1.as_str(), batch.revision, entries],
+    )?;
+    Ok(())
+}
+
+impl Ledger {
+    /// The first batches that wait, oldest first, after the one numbered `after`.
+    pub fn waiting(&self, after: i64, most: u32) -> Result<Vec<Waiting>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT id, event, request, revision, entries FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2",
+            )
+            .map_err(|source| self.failed(source))?;
+        let rows = statement
+            .query_map(params![after, most], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            })
+            .map_err(|source| self.failed(source))?;
+        let mut waiting = Vec::new();
+        for row in rows {
+            let (id, event, request, revision, entries): (i64, String, String, Option<u32>, String) =
+                row.map_err(|source| self.failed(source))?;
+            let key = self.key(&event, &request)?;
+            let entries = self.parse(&format!("a batch of {request}"), &entries)?;
+            waiting.push(Waiting { id, batch: Batch { key, revision, entries } });
+        }
+        Ok(waiting)
+    }
+
+    /// How many batches wait.
+    pub fn waiting_batches(&self) -> Result<u64, LedgerError> {
+        self.connection
+            .query_row("SELECT count(*) FROM outbox", [], |row| count(row, 0))
+            .map_err(|source| self.failed(source))
+    }
+
+    /// Takes batches out: they are published, or what they tell was overtaken.
+    pub fn sent(&mut self, ids: &[i64]) -> Result<(), LedgerError> {
+        self.transaction(|transaction| {
+            let mut delete = transaction.prepare_cached("DELETE FROM outbox WHERE id = ?1")?;
+            for id in ids {
+                delete.execute([id])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// For each partition the lowest first item of a request whose opening waits to be published.
+    pub fn unpublished_first(&self) -> Result<Offsets, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT DISTINCT requests.first FROM outbox JOIN requests USING (event, request)
+                 WHERE outbox.revision IS NULL",
+            )
+            .map_err(|source| self.failed(source))?;
+        let rows =
+            statement.query_map([], |row| row.get::<_, String>(0)).map_err(|source| self.failed(source))?;
+        let mut lowest = Offsets::default();
+        for row in rows {
+            let text = row.map_err(|source| self.failed(source))?;
+            let first: Offsets = self.parse("a request's first items", &text)?;
+            for (topic, partition, offset) in first.iter() {
+                lowest.lower(topic, partition, offset);
+            }
+        }
+        Ok(lowest)
+    }
+
+    /// When the oldest batch that waits came; nothing where none does.
+    pub fn oldest_waiting(&self) -> Result<Option<i64>, LedgerError> {
+        self.connection
+            .query_row("SELECT id FROM outbox ORDER BY id LIMIT 1", [], |row| row.get(0))
+            .optional()
+            .map_err(|source| self.failed(source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ledger::{Checkpoint, Opened},
+        model::{EventId, RequestId},
+    };
+
+    #[test]
+    fn batches_wait_in_order_until_they_are_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
+        let key = |request: &str| (EventId::new("E").unwrap(), RequestId::new(request).unwrap());
+        let batch = |request: &str| Batch {
+            key: key(request),
+            revision: None,
+            entries: vec![Entry { topic: Outbox::Requests, key: format!("E/{request}"), value: None }],
+        };
+        let first = |offset| {
+            let mut first = Offsets::default();
+            first.set("items", 0, offset);
+            first
+        };
+        let opened = Opened {
+            requests: vec![(key("r1"), first(7)), (key("r2"), first(5))],
+            homes: Vec::new(),
+            batches: vec![batch("r1"), batch("r2")],
+        };
+        ledger.set_checkpoint(&Checkpoint::default(), &opened).unwrap();
+        let waiting = ledger.waiting(0, 10).unwrap();
+        assert_eq!(
+            waiting.iter().map(|waiting| &waiting.batch).collect::<Vec<_>>(),
+            [&batch("r1"), &batch("r2")]
+        );
+        assert_eq!(ledger.unpublished_first().unwrap(), first(5));
+        ledger.sent(&[waiting[1].id]).unwrap();
+        assert_eq!((ledger.waiting_batches().unwrap(), ledger.unpublished_first().unwrap()), (1, first(7)));
+        assert_eq!(ledger.waiting(waiting[0].id, 10).unwrap(), []);
+    }
+}

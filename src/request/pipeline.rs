@@ -1,0 +1,114 @@
+//! From a request that is due to its result in the ledger.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use super::{Job, run};
+use crate::{
+    facts::FactsConfig,
+    index::{Analyzer, IndexError},
+    intake::Due,
+    ledger::{Announcer, Ledger, LedgerError},
+    model::{Event, EventId, Nugget, Request, RequestRecord},
+    search::SearchConfig,
+};
+
+/// The events by name, as they are now.
+pub type Events = RwLock<BTreeMap<EventId, Arc<Event>>>;
+
+/// What can go wrong with a run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A shard.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The events no longer have what the ledger knows.
+    #[error("request {1} of event {0} is in the ledger, but not among the events")]
+    Unknown(EventId, crate::model::RequestId),
+    /// The thread ended without a word.
+    #[error("the thread that runs requests ended early")]
+    Ended,
+}
+
+/// What runs need.
+pub struct Pipeline {
+    /// The events.
+    pub events: Arc<Events>,
+    /// How items are retrieved.
+    pub search: SearchConfig,
+    /// How nuggets are made.
+    pub facts: FactsConfig,
+    /// Where results go.
+    pub ledger: Arc<Mutex<Ledger>>,
+    /// Writes what is published of a result; nothing where nothing is published.
+    pub announcer: Option<Arc<Announcer>>,
+}
+
+/// A run that came to its end.
+pub struct Ran {
+    /// Its counts.
+    pub record: RequestRecord,
+    /// How long it took, without what was done to its shard.
+    pub took: Duration,
+    /// False where another run of the request was asked for in the meantime, so that nothing of this one is kept.
+    pub stands: bool,
+}
+
+impl Pipeline {
+    /// Runs a request, keeps its result, and closes its shard where it was handed over.
+    pub fn run(&self, due: Due, analyzer: &mut Analyzer) -> Result<Ran, RunError> {
+        let began = Instant::now();
+        let (record, nuggets) = self.result(&due, analyzer)?;
+        let stands = self.keep(&due, &record, &nuggets)?;
+        let took = began.elapsed();
+        if let Some(shard) = due.shard {
+            shard.finish()?;
+        }
+        Ok(Ran { record, took, stands })
+    }
+
+    fn result(&self, due: &Due, analyzer: &mut Analyzer) -> Result<(RequestRecord, Vec<Nugget>), RunError> {
+        let unknown = || RunError::Unknown(due.key.0.clone(), due.key.1.clone());
+        let event = {
+            let events = self.events.read().unwrap_or_else(PoisonError::into_inner);
+            events.get(&due.key.0).cloned().ok_or_else(unknown)?
+        };
+        let request = event.requests.iter().find(|request| request.id == due.key.1).ok_or_else(unknown)?;
+        let Some(snapshot) = &due.snapshot else {
+            return Ok((RequestRecord::nothing(&due.key, due.revision, self.facts.method), Vec::new()));
+        };
+        let earlier = self.earlier(&event, request)?;
+        let job = Job { event: &event, request, revision: due.revision, snapshot, earlier: &earlier };
+        Ok(run(&job, analyzer, &self.search, &self.facts)?)
+    }
+
+    fn keep(&self, due: &Due, record: &RequestRecord, nuggets: &[Nugget]) -> Result<bool, RunError> {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = match (&self.announcer, ledger.request(&due.key)?) {
+            (Some(announcer), Some(request)) => Some(announcer.result(&ledger, &request, record, nuggets)?),
+            _ => None,
+        };
+        Ok(ledger.finish_request(record, nuggets, batch.as_ref())?)
+    }
+
+    /// The nuggets of the event's requests before this one, in the order in which requests close: by their end. So a
+    /// request that runs again still sees those before it alone.
+    fn earlier(&self, event: &Event, request: &Request) -> Result<Vec<Nugget>, RunError> {
+        let place = |request: &Request| (request.end, request.start, request.id.clone());
+        let mut before: Vec<&Request> =
+            event.requests.iter().filter(|other| place(other) < place(request)).collect();
+        before.sort_by_key(|other| place(other));
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut earlier = Vec::new();
+        for other in before {
+            earlier.extend(ledger.nuggets(&(event.id.clone(), other.id.clone()))?);
+        }
+        Ok(earlier)
+    }
+}
