@@ -13,6 +13,7 @@ pub mod facts;
 pub mod feed;
 pub mod index;
 pub mod intake;
+pub mod kafka;
 pub mod ledger;
 pub mod model;
 pub mod publish;

@@ -90,16 +90,16 @@ impl Properties {
         self.0.get(name).map(String::as_str)
     }
 
-    fn shown<'a>(name: &str, value: &'a str) -> &'a str {
-        if is_secret(name) && !refers_elsewhere(value) { "(hidden)" } else { value }
+    /// Whether a librdkafka property holds what nobody should read.
+    pub(crate) fn is_secret(name: &str) -> bool {
+        ["password", "secret", "key.pem", "jaas", "token", "oauthbearer.config"]
+            .iter()
+            .any(|part| name.contains(part))
     }
-}
 
-/// Whether a librdkafka property holds what nobody should read.
-fn is_secret(name: &str) -> bool {
-    ["password", "secret", "key.pem", "jaas", "token", "oauthbearer.config"]
-        .iter()
-        .any(|part| name.contains(part))
+    fn shown<'a>(name: &str, value: &'a str) -> &'a str {
+        if Self::is_secret(name) && !refers_elsewhere(value) { "(hidden)" } else { value }
+    }
 }
 
 fn refers_elsewhere(value: &str) -> bool {

@@ -1,0 +1,76 @@
+//! librdkafka's own log lines and errors, as the daemon's.
+//!
+//! librdkafka reconnects and repeats by itself, and it leaves out of its lines what is secret. So what it calls an error
+//! is a warning here; an error is what no repetition will mend.
+
+use rdkafka::{
+    ClientContext,
+    config::RDKafkaLogLevel,
+    consumer::ConsumerContext,
+    error::{KafkaError, RDKafkaErrorCode},
+};
+use tracing::Level;
+
+/// The name under which `log.level` sets what is shown of librdkafka, for example `warn,librdkafka=debug`.
+const TARGET: &str = "librdkafka";
+
+/// A client's context that logs and does nothing else.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LogContext;
+
+impl ClientContext for LogContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        log_line(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+impl ConsumerContext for LogContext {}
+
+/// Logs a line of librdkafka's; for contexts that do more than log.
+pub fn log_line(level: RDKafkaLogLevel, facility: &str, line: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
+            tracing::error!(target: TARGET, facility, "{line}");
+        }
+        RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning => {
+            tracing::warn!(target: TARGET, facility, "{line}");
+        }
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(target: TARGET, facility, "{line}"),
+        RDKafkaLogLevel::Debug => tracing::debug!(target: TARGET, facility, "{line}"),
+    }
+}
+
+/// Logs an error that a client reports about itself; for contexts that do more than log.
+pub fn log_error(error: &KafkaError, reason: &str) {
+    let code = error.rdkafka_error_code();
+    if code.is_some_and(|code| LASTING.contains(&code)) {
+        tracing::error!(target: TARGET, ?code, "{reason}");
+    } else {
+        tracing::warn!(target: TARGET, ?code, "{reason}");
+    }
+}
+
+/// What no repetition will mend.
+const LASTING: &[RDKafkaErrorCode] = &[
+    RDKafkaErrorCode::Fatal,
+    RDKafkaErrorCode::Authentication,
+    RDKafkaErrorCode::SaslAuthenticationFailed,
+    RDKafkaErrorCode::TopicAuthorizationFailed,
+    RDKafkaErrorCode::GroupAuthorizationFailed,
+    RDKafkaErrorCode::ClusterAuthorizationFailed,
+];
+
+/// How much librdkafka has to say, so that it does not make lines that nobody reads.
+pub(super) fn level() -> RDKafkaLogLevel {
+    if tracing::enabled!(target: TARGET, Level::DEBUG) {
+        RDKafkaLogLevel::Debug
+    } else if tracing::enabled!(target: TARGET, Level::INFO) {
+        RDKafkaLogLevel::Info
+    } else {
+        RDKafkaLogLevel::Warning
+    }
+}
