@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod kafka;
+
 use std::{
     env,
     fs::{self, File},
