@@ -23,5 +23,8 @@ pub fn start(config: &LogConfig) {
     } else {
         registry.with(lines.json().flatten_event(true)).try_init()
     };
-    started.unwrap_or_default();
+    if started.is_ok() {
+        let format = if pretty { "pretty" } else { "json" };
+        tracing::info!(format, level = config.level, "logging has started");
+    }
 }
