@@ -53,6 +53,8 @@ pub(crate) struct Decoding {
     cleaner: Option<Arc<Cleaner>>,
     /// The default language of each event.
     languages: BTreeMap<EventId, Language>,
+    /// Whether records keep their bytes.
+    keeps_bytes: bool,
 }
 
 impl Decoding {
@@ -71,7 +73,12 @@ impl Decoding {
             }
         };
         let languages = events.iter().map(|event| (event.id.clone(), event.default_language())).collect();
-        Ok(Self { format: config.format, event, router, cleaner, languages })
+        Ok(Self { format: config.format, event, router, cleaner, languages, keeps_bytes: false })
+    }
+
+    /// The same, and every record comes with its bytes.
+    pub(crate) fn keeping_bytes(self) -> Self {
+        Self { keeps_bytes: true, ..self }
     }
 
     fn preparer(&self) -> Preparer {
@@ -136,6 +143,8 @@ pub(crate) struct Streamed {
     pub(crate) file: usize,
     /// The record's number in the file.
     pub(crate) number: u64,
+    /// The record as it stands in the file; empty where nobody asked for it.
+    pub(crate) bytes: Vec<u8>,
     /// What became of it.
     pub(crate) outcome: Outcome,
 }
@@ -150,7 +159,7 @@ pub(crate) struct Outcome {
 
 impl Streamed {
     /// The time to merge by; a record without one goes before everything.
-    fn time(&self) -> Option<UnixSeconds> {
+    pub(crate) fn time(&self) -> Option<UnixSeconds> {
         self.outcome.items.first().map(|prepared| prepared.item.unix_timestamp)
     }
 }
@@ -382,7 +391,8 @@ impl Shared {
         let mut decoded = Vec::with_capacity(records.len());
         for record in records {
             let outcome = self.decoding.outcome(archive.path(), &record, preparer);
-            decoded.push(Streamed { file, number: record.number, outcome });
+            let bytes = if self.decoding.keeps_bytes { record.bytes } else { Vec::new() };
+            decoded.push(Streamed { file, number: record.number, bytes, outcome });
         }
         Batch { file, number, records: decoded, ended }
     }

@@ -6,19 +6,23 @@
 mod clean;
 mod config;
 mod demo;
+mod interrupt;
+mod preflight;
 mod replay;
 mod schema;
 mod search;
+mod to_kafka;
 
 use std::{
     io::{self, BufWriter, Write},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{config::Config, replay::ReplayError, telemetry};
+use crate::{config::Config, model::Seconds, replay::ReplayError, telemetry};
 
 /// Reads crisis feeds and publishes, per event, day and question, short facts that cite the items they come from.
 #[derive(Debug, Parser)]
@@ -32,7 +36,7 @@ struct CommandLine {
 enum Command {
     /// Run the whole pipeline on a small bundled archive: no service, no model
     Demo(demo::Demo),
-    /// Run an archive through the pipeline: ARCHIVE... in, DIR/run.jsonl and DIR/nuggets.jsonl out
+    /// Run an archive through the pipeline: ARCHIVE... in, DIR/run.jsonl and DIR/nuggets.jsonl out; or send it to a topic
     Replay(replay::ReplayCommand),
     /// Clean texts: items in, the same items with "cleanText" and "language" out
     Clean(clean::Clean),
@@ -153,6 +157,17 @@ fn in_words(error: &anyhow::Error) -> String {
 /// A number of things: "1 item", "2 items".
 fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+/// Reads a duration given as a flag: `90s`, `15m`.
+fn duration(text: &str) -> Result<Seconds, String> {
+    let read = |error: serde_json::Error| error.to_string();
+    serde_json::from_value(serde_json::Value::from(text)).map_err(read)
+}
+
+/// How long to wait: as the flag says, at least a second.
+fn patience(flag: Option<Seconds>, default: Duration) -> Duration {
+    flag.map_or(default, |seconds| Duration::from_secs(seconds.0.max(1).unsigned_abs()))
 }
 
 /// A line for the person at the terminal, on stderr.

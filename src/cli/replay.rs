@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::{ConfigFlags, Exit, Failure, Outcome, count, say, start};
+use super::{ConfigFlags, Exit, Failure, Outcome, count, say, start, to_kafka::ToKafkaFlags};
 use crate::{
     config::Config,
     intake::IntakeError,
     replay::{Progress, Replay, ReplayError, Summary},
 };
 
-/// Run an archive through the pipeline.
+/// Run an archive through the pipeline, or send it to a Kafka topic.
 #[derive(Debug, Args)]
 pub(super) struct ReplayCommand {
     /// Archive files (.jsonl, .json, also .gz and .zst), folders, patterns, or `-` for standard input
@@ -22,11 +22,13 @@ pub(super) struct ReplayCommand {
     #[arg(long, required = true, value_name = "PATH")]
     events: Vec<PathBuf>,
     /// The folder to write run.jsonl, nuggets.jsonl, summary.json and rejected.jsonl to
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "to_kafka")]
+    out: Option<PathBuf>,
     /// Go on with a run that was interrupted; begin where there is none
     #[arg(long)]
     resume: bool,
+    #[command(flatten)]
+    kafka: ToKafkaFlags,
     #[command(flatten)]
     config: ConfigFlags,
 }
@@ -34,12 +36,14 @@ pub(super) struct ReplayCommand {
 impl ReplayCommand {
     pub(super) fn run(self) -> Outcome {
         let config = start(&self.config)?;
-        if self.out.exists() && !self.out.is_dir() {
-            let error = anyhow!("{} is a file: --out names a folder", self.out.display());
+        let Some(out) = self.out else {
+            return self.kafka.run(self.archive, self.events, config);
+        };
+        if out.exists() && !out.is_dir() {
+            let error = anyhow!("{} is a file: --out names a folder", out.display());
             return Err(Failure::new(Exit::Usage, error));
         }
-        let replay =
-            Replay { archive: self.archive, events: self.events, out: self.out, resume: self.resume, config };
+        let replay = Replay { archive: self.archive, events: self.events, out, resume: self.resume, config };
         let summary = replay.run(&Progress::on_terminal()).map_err(failure)?;
         say_summary(&summary, &replay);
         Ok(if summary.faults.is_empty() { Exit::Done } else { Exit::InputFaults })

@@ -4,8 +4,10 @@
 //! configured; all that is wrong with the properties is reported at once; no secret is printed or logged.
 
 mod client;
+mod cluster;
 mod log;
 mod properties;
 
 pub use client::{ClientError, Fault, admin_config, check, consumer_config, producer_config, reader_config};
+pub use cluster::{Cluster, ClusterError, Group};
 pub use log::{LogContext, log_error, log_line};

@@ -1,4 +1,4 @@
-//! `nuggetd replay`: an archive in, a run out.
+//! `nuggetd replay`: an archive in, a run out; or, with `--to-kafka`, an archive into a topic.
 //!
 //! The stream passes the intake; requests close by event time and run on a thread beside it; results go to the ledger,
 //! and from there to the files. The state lies in `DIR/state`: after a kill, `--resume` goes on from the last
@@ -7,6 +7,7 @@
 mod progress;
 mod runner;
 mod summary;
+mod to_kafka;
 
 use std::{
     fs::{self, File, TryLockError},
@@ -22,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use progress::Progress;
 use runner::Runner;
 pub use summary::{RequestSummary, Summary};
+pub use to_kafka::{Clock, Halt, Sent, Speed, ToKafka, ToKafkaError, WallClock};
 
 use crate::{
     clean::Cleaner,

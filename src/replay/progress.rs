@@ -2,7 +2,7 @@
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::model::RequestRecord;
+use crate::model::{RequestRecord, UnixSeconds};
 
 /// A progress bar over the packed bytes of the archive; nothing where stderr is no terminal.
 #[derive(Clone)]
@@ -37,7 +37,14 @@ impl Progress {
 
     /// How far the stream is.
     pub fn records(&self, records: u64, packed_bytes: u64) {
-        if self.bar.is_hidden() || !records.is_multiple_of(256) {
+        if records.is_multiple_of(256) {
+            self.at(records, packed_bytes, None);
+        }
+    }
+
+    /// How far a stream is, and the time of its last item.
+    pub fn at(&self, records: u64, packed_bytes: u64, time: Option<UnixSeconds>) {
+        if self.bar.is_hidden() {
             return;
         }
         let seconds = self.bar.elapsed().as_secs_f64().max(1e-3);
@@ -48,7 +55,8 @@ impl Progress {
         )]
         let rate = (records as f64 / seconds) as u64;
         self.bar.set_position(packed_bytes);
-        self.bar.set_message(format!("{} records, {}/s", HumanCount(records), HumanCount(rate)));
+        let at = time.map_or_else(String::new, |time| format!(", at {time}"));
+        self.bar.set_message(format!("{} records, {}/s{at}", HumanCount(records), HumanCount(rate)));
     }
 
     /// A request has run.
