@@ -15,127 +15,16 @@ use std::{
 };
 
 use crate::{
-    clean::Cleaner,
-    config::FeedConfig,
-    feed::{
-        ArchiveFile, Decoded, Format, RawItem, Record, Records, RefusedPart, Router, dead_letter,
-        dead_letter_of_part, decode,
-    },
+    decoding::{Decoding, Readout},
+    feed::{ArchiveFile, Record, Records, dead_letter, dead_letter_of_part},
     index::{Prepared, Preparer},
-    model::{DeadLetter, Event, EventId, Language, Refusal, UnixSeconds},
+    model::{DeadLetter, UnixSeconds},
 };
-
-/// How many worker threads the configuration asks for.
-pub(crate) fn threads(config: &FeedConfig) -> usize {
-    match config.threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    }
-}
 
 /// Records in one piece of work.
 const BATCH_RECORDS: usize = 128;
 /// Bytes after which a piece of work holds no more records.
 const BATCH_BYTES: usize = 512 << 10;
-
-/// The configured event of a source is not among the events.
-#[derive(Debug, thiserror::Error)]
-#[error("feed.event {0} is described by no event file")]
-pub struct UnknownEvent(String);
-
-/// How items are made of records; shared by all workers.
-pub(crate) struct Decoding {
-    format: Format,
-    /// The event of records that name none.
-    event: Option<EventId>,
-    router: Router,
-    /// Nothing = texts and words are taken as they are.
-    cleaner: Option<Arc<Cleaner>>,
-    /// The default language of each event.
-    languages: BTreeMap<EventId, Language>,
-    /// Whether records keep their bytes.
-    keeps_bytes: bool,
-}
-
-impl Decoding {
-    /// Decoding as the configuration says; without a cleaner texts are taken as they are.
-    pub(crate) fn configured(
-        config: &FeedConfig,
-        router: Router,
-        cleaner: Option<Arc<Cleaner>>,
-        events: &[Arc<Event>],
-    ) -> Result<Self, UnknownEvent> {
-        let event = match config.event.as_str() {
-            "" => None,
-            name => {
-                let known = events.iter().find(|event| event.id.as_str() == name);
-                Some(known.ok_or_else(|| UnknownEvent(name.to_owned()))?.id.clone())
-            }
-        };
-        let languages = events.iter().map(|event| (event.id.clone(), event.default_language())).collect();
-        Ok(Self { format: config.format, event, router, cleaner, languages, keeps_bytes: false })
-    }
-
-    /// The same, and every record comes with its bytes.
-    pub(crate) fn keeping_bytes(self) -> Self {
-        Self { keeps_bytes: true, ..self }
-    }
-
-    fn preparer(&self) -> Preparer {
-        self.cleaner.as_ref().map_or_else(Preparer::raw, |cleaner| Preparer::new(Arc::clone(cleaner)))
-    }
-
-    fn outcome(&self, source: &str, record: &Record, preparer: &mut Preparer) -> Outcome {
-        let refused_whole = |refusal: &Refusal| Outcome {
-            items: Vec::new(),
-            refused: vec![dead_letter(source, record, refusal)],
-        };
-        let Decoded { items: raws, refused: mut parts } = match decode(&record.bytes, self.format) {
-            Ok(decoded) => decoded,
-            Err(refusal) => return refused_whole(&refusal),
-        };
-        let is_whole = raws.len() == 1 && parts.is_empty();
-        let mut items = Vec::new();
-        for raw in raws {
-            let part = (!is_whole).then(|| Part::of(&raw));
-            match (self.router.route(raw, self.event.as_ref()), part) {
-                (Ok(routed), _) => items.extend(routed.into_iter().map(|item| {
-                    let language = self.languages.get(&item.event).copied().unwrap_or(Language::English);
-                    preparer.prepare(item, language)
-                })),
-                // An article goes as a whole: what is wrong with it is said once, not for each sentence.
-                (Err(refusal), None | Some(Part::Sentence)) => return refused_whole(&refusal),
-                (Err(refusal), Some(Part::Own { name, text })) => {
-                    let refusal = Refusal::new(refusal.code, format!("{name}: {}", refusal.message));
-                    parts.push(RefusedPart { refusal, text });
-                }
-            }
-        }
-        let refused = parts.into_iter().map(|part| dead_letter_of_part(source, record, part)).collect();
-        Outcome { items, refused }
-    }
-}
-
-/// What an item is of its record.
-enum Part {
-    /// A sentence of the article that the record is.
-    Sentence,
-    /// A record inside the record, with its name and its text.
-    Own { name: String, text: String },
-}
-
-impl Part {
-    fn of(raw: &RawItem) -> Self {
-        if raw.routed_by.is_some() {
-            return Self::Sentence;
-        }
-        let name = raw.stream_id.as_ref().or(raw.local_id.as_ref()).cloned().unwrap_or_default();
-        Self::Own {
-            name,
-            text: raw.source.as_ref().map_or_else(String::new, |source| source.get().to_owned()),
-        }
-    }
-}
 
 /// A record on its way to the intake.
 pub(crate) struct Streamed {
@@ -155,6 +44,20 @@ pub(crate) struct Outcome {
     pub(crate) items: Vec<Prepared>,
     /// Refused.
     pub(crate) refused: Vec<DeadLetter>,
+}
+
+impl Outcome {
+    fn of(source: &str, record: &Record, readout: Readout) -> Self {
+        match readout {
+            Readout::Items(items, parts) => {
+                let refused = parts.into_iter().map(|part| dead_letter_of_part(source, record, part));
+                Self { items, refused: refused.collect() }
+            }
+            Readout::Refused(refusal) => {
+                Self { items: Vec::new(), refused: vec![dead_letter(source, record, &refusal)] }
+            }
+        }
+    }
 }
 
 impl Streamed {
@@ -390,7 +293,8 @@ impl Shared {
         let (number, records, ended) = self.read(file, archive);
         let mut decoded = Vec::with_capacity(records.len());
         for record in records {
-            let outcome = self.decoding.outcome(archive.path(), &record, preparer);
+            let readout = self.decoding.read(&record.bytes, preparer);
+            let outcome = Outcome::of(archive.path(), &record, readout);
             let bytes = if self.decoding.keeps_bytes { record.bytes } else { Vec::new() };
             decoded.push(Streamed { file, number: record.number, bytes, outcome });
         }
@@ -437,7 +341,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::RefusalCode;
+    use crate::{
+        config::FeedConfig,
+        feed::Router,
+        model::{Event, RefusalCode},
+    };
 
     fn outcome(record: &serde_json::Value) -> Outcome {
         let event: Event =
@@ -447,7 +355,8 @@ mod tests {
         let decoding = Decoding::configured(&FeedConfig::default(), router, None, &events).unwrap();
         let bytes = record.to_string().into_bytes();
         let record = Records::new(std::io::Cursor::new(bytes), "a.jsonl").next().unwrap().unwrap();
-        decoding.outcome("a.jsonl", &record, &mut decoding.preparer())
+        let readout = decoding.read(&record.bytes, &mut decoding.preparer());
+        Outcome::of("a.jsonl", &record, readout)
     }
 
     #[test]

@@ -14,12 +14,13 @@ use super::{ConfigFlags, Exit, Failure, Outcome, count, replay::failure, say, st
 use crate::{
     clean::Cleaner,
     config::Config,
+    decoding::{Decoding, threads},
     feed::{Router, event_files, open_archive, read_events},
     index::{Analysis, Analyzer, IndexError, Positions, Prepared, ShardKey, ShardOptions, Shards, Snapshot},
     model::{Event, QueryId, RequestId, StreamId},
     replay::ReplayError,
     search::{Expansion, Search, SearchConfig},
-    stream::{Decoding, Stream, threads},
+    stream::Stream,
 };
 
 /// Name of the run in TREC lines.

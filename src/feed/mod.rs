@@ -26,6 +26,7 @@ mod dead_letter;
 mod decode;
 mod events;
 pub(crate) mod json;
+pub mod kafka;
 mod records;
 mod route;
 mod time;

@@ -28,6 +28,7 @@ pub use to_kafka::{Clock, Halt, Sent, Speed, ToKafka, ToKafkaError, WallClock};
 use crate::{
     clean::Cleaner,
     config::Config,
+    decoding::{Decoding, UnknownEvent, threads},
     feed::{
         ArchiveError, ArchiveFile, EventsError, Router, RouterError, event_files, open_archive, read_events,
     },
@@ -37,7 +38,7 @@ use crate::{
     model::{Event, Nugget},
     publish::{RejectedFile, RunFiles},
     request::{Pipeline, RunError},
-    stream::{Decoding, Outcome, Stream, UnknownEvent, threads},
+    stream::{Outcome, Stream},
 };
 
 /// How often the files are written while requests are being run.

@@ -26,12 +26,13 @@ use sender::{Circumstances, Sender};
 use super::Progress;
 use crate::{
     config::{Config, FeedConfig, Frame, SourceConfig},
+    decoding::{Decoding, UnknownEvent, threads},
     feed::{
         ArchiveError, ArchiveFile, EventsError, Router, RouterError, event_files, open_archive, read_events,
     },
     kafka::{ClientError, Cluster, ClusterError},
     model::Event,
-    stream::{Decoding, Stream, UnknownEvent, threads},
+    stream::Stream,
 };
 
 /// How long an interrupted replay waits for the answers to what it has sent.
