@@ -18,6 +18,18 @@ impl Positions {
         self.0.get(topic).and_then(|partitions| partitions.get(&partition)).copied().unwrap_or(0)
     }
 
+    /// All, as (topic, partition, offset of the first record not yet taken).
+    pub fn iter(&self) -> impl Iterator<Item = (&str, i32, u64)> {
+        self.0.iter().flat_map(|(topic, partitions)| {
+            partitions.iter().map(move |(&partition, &next)| (topic.as_str(), partition, next))
+        })
+    }
+
+    /// Forgets a topic: its records are looked at anew.
+    pub fn remove_topic(&mut self, topic: &str) {
+        self.0.remove(topic);
+    }
+
     /// Notes that the record at `offset` and all before it are taken.
     pub fn advance(&mut self, topic: &str, partition: i32, offset: u64) {
         let next = offset + 1;

@@ -8,6 +8,7 @@ use rdkafka::{
     config::RDKafkaLogLevel,
     consumer::ConsumerContext,
     error::{KafkaError, RDKafkaErrorCode},
+    producer::{DeliveryResult, ProducerContext},
 };
 use tracing::Level;
 
@@ -29,6 +30,12 @@ impl ClientContext for LogContext {
 }
 
 impl ConsumerContext for LogContext {}
+
+impl ProducerContext for LogContext {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+}
 
 /// Logs a line of librdkafka's; for contexts that do more than log.
 pub fn log_line(level: RDKafkaLogLevel, facility: &str, line: &str) {

@@ -22,7 +22,10 @@ const OURS: &[(&str, &str)] = &[
     ("enable.idempotence", WRITES),
     ("acks", WRITES),
     ("request.required.acks", WRITES),
-    ("transactional.id", "records are sent without transactions; a reader tells repeated ones by their key"),
+    (
+        "transactional.id",
+        "it must be the instance's own; the broker refuses an older producer of the same name",
+    ),
     ("dr_cb", CALLBACKS),
     ("dr_msg_cb", CALLBACKS),
     ("delivery.report.only.error", "every delivery must be confirmed"),

@@ -1,6 +1,7 @@
-//! Where results go: files of a run. What stands in the ledger is written; nothing is computed here.
+//! Where results go: files of a run, or topics. What stands in the ledger is written; nothing is computed here.
 
 mod files;
+pub mod kafka;
 mod report;
 
 pub use files::{RejectedFile, RunFiles};

@@ -1,0 +1,158 @@
+//! Refused records, to a topic of their own: the bytes as they came, the reason in headers.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientContext,
+    config::RDKafkaLogLevel,
+    error::{KafkaError, RDKafkaErrorCode},
+    message::{Header, OwnedHeaders},
+    producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext},
+};
+
+use crate::{
+    config::KafkaConfig,
+    intake::DeadLetters,
+    kafka::{ClientError, log_error, log_line, producer_config},
+    model::Refusal,
+};
+
+/// How long one waits before looking again whether there is room, or an answer.
+const MOMENT: Duration = Duration::from_millis(20);
+/// Longest message in a header, in bytes.
+const LONGEST_MESSAGE: usize = 1_000;
+
+/// A refused record, or a refused part of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// Why.
+    pub refusal: Refusal,
+    /// The record's key.
+    pub key: Option<Vec<u8>>,
+    /// The record's bytes as they came; of a refused part, the part's.
+    pub payload: Vec<u8>,
+}
+
+/// The dead-letter topic.
+pub struct KafkaDeadLetters {
+    producer: BaseProducer<Confirmations>,
+    topic: String,
+    /// Set when waiting for the broker must end.
+    giving_up: Arc<AtomicBool>,
+}
+
+/// What the broker refused for good.
+#[derive(Default)]
+struct Confirmations(Mutex<Option<String>>);
+
+impl ClientContext for Confirmations {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        log_line(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+impl ProducerContext for Confirmations {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, message)) = result {
+            let code = error.rdkafka_error_code();
+            if code == Some(RDKafkaErrorCode::PurgeQueue) || code == Some(RDKafkaErrorCode::PurgeInflight) {
+                return;
+            }
+            let size = message.payload_len();
+            let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert(format!("a record of {size} bytes was refused: {error}"));
+        }
+    }
+}
+
+impl KafkaDeadLetters {
+    /// Connects when the first letter is sent.
+    pub fn new(
+        kafka: &KafkaConfig,
+        client_id: &str,
+        topic: &str,
+        giving_up: Arc<AtomicBool>,
+    ) -> Result<Self, ClientError> {
+        let producer = producer_config(kafka, client_id)?.create_with_context(Confirmations::default())?;
+        Ok(Self { producer, topic: topic.to_owned(), giving_up })
+    }
+
+    /// Sends a letter; waits while the producer's queue is full.
+    pub fn keep(&self, letter: &Letter, source: (&str, i32, u64)) -> io::Result<()> {
+        let (topic, partition, offset) = source;
+        let message: String = letter.refusal.message.chars().take(LONGEST_MESSAGE).collect();
+        let headers = OwnedHeaders::new_with_capacity(6)
+            .insert(Header { key: "error_code", value: Some(letter.refusal.code.as_str()) })
+            .insert(Header { key: "error_message", value: Some(&message) })
+            .insert(Header { key: "source_topic", value: Some(topic) })
+            .insert(Header { key: "source_partition", value: Some(&partition.to_string()) })
+            .insert(Header { key: "source_offset", value: Some(&offset.to_string()) })
+            .insert(Header { key: "app_version", value: Some(env!("CARGO_PKG_VERSION")) });
+        let mut record = BaseRecord::to(&self.topic).payload(&letter.payload).headers(headers);
+        if let Some(key) = &letter.key {
+            record = record.key(key);
+        }
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => break,
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), same)) => {
+                    record = same;
+                    self.wait()?;
+                }
+                Err((error, _)) => return Err(self.refused(&error.to_string())),
+            }
+        }
+        self.producer.poll(Duration::ZERO);
+        self.look()
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        self.producer.poll(MOMENT);
+        if self.giving_up.load(Ordering::Relaxed) {
+            return Err(io::Error::new(
+                io::ErrorKind::Interrupted,
+                "told to end while the broker is away; what was not confirmed is read again",
+            ));
+        }
+        self.look()
+    }
+
+    fn look(&self) -> io::Result<()> {
+        let failed = self.producer.context().0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match failed {
+            Some(reason) => Err(self.refused(&reason)),
+            None => match self.producer.client().fatal_error() {
+                Some((_, reason)) => Err(self.refused(&reason)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn refused(&self, reason: &str) -> io::Error {
+        io::Error::other(format!("topic {}: {reason}", self.topic))
+    }
+}
+
+impl DeadLetters for KafkaDeadLetters {
+    /// Waits until the broker has confirmed every letter, however long it is away.
+    fn sync(&mut self) -> io::Result<u64> {
+        while self.producer.in_flight_count() > 0 {
+            self.wait()?;
+        }
+        self.look()?;
+        Ok(0)
+    }
+}

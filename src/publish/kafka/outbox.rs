@@ -1,0 +1,452 @@
+//! Sends what waits in the ledger, oldest first, each batch in a transaction, and only for events that are ours.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use rdkafka::{
+    consumer::ConsumerGroupMetadata,
+    error::{KafkaError, RDKafkaErrorCode},
+    producer::{BaseProducer, BaseRecord, Producer},
+};
+
+use super::Owned;
+use crate::{
+    config::{KafkaConfig, TopicsConfig},
+    feed::kafka::{Member, offset_list},
+    kafka::{ClientError, LogContext, producer_config},
+    ledger::{Ledger, LedgerError, Outbox, Waiting},
+    model::{EventId, Offsets},
+    telemetry::{self, Check, Metrics, PublishFailure, Status},
+};
+
+/// How long a broker may take over one step of a transaction.
+const STEP: Duration = Duration::from_secs(15);
+/// How long the publisher sleeps while nothing happens.
+const IDLE: Duration = Duration::from_millis(500);
+/// How often the group's offsets are stored while nothing is published.
+const OFFSETS_EVERY: Duration = Duration::from_secs(5);
+/// Batches in one transaction.
+const BATCHES: u32 = 64;
+/// How long a transaction may stay open before the broker gives it up. Whoever takes partitions over waits for it.
+const TRANSACTION: &str = "20000";
+
+/// Why the publisher ended.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The producer's configuration.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The thread panicked.
+    #[error("the publishing thread ended early")]
+    Ended,
+}
+
+/// What the publisher and those who wake it share.
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Held while a transaction is open.
+    sending: Mutex<()>,
+    stopping: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Raised with each wake.
+    wanted: u64,
+    /// The `wanted` up to which everything of ours was sent.
+    done: u64,
+}
+
+/// Wakes the publisher, and waits for it.
+#[derive(Clone)]
+pub struct PublisherHandle {
+    shared: Arc<Shared>,
+}
+
+impl PublisherHandle {
+    /// Something was put into the outbox.
+    pub fn wake(&self) {
+        self.state().wanted += 1;
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until everything of ours is sent; false where the time is up.
+    pub fn drain(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut state = self.state();
+        state.wanted += 1;
+        let wanted = state.wanted;
+        self.shared.changed.notify_all();
+        while state.done < wanted {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Waits until no transaction is open that began before this call; false where the time is up.
+    pub fn pass(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            match self.shared.sending.try_lock() {
+                Ok(_) | Err(std::sync::TryLockError::Poisoned(_)) => return true,
+                Err(std::sync::TryLockError::WouldBlock) if Instant::now() >= until => return false,
+                Err(std::sync::TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The publishing thread.
+pub struct Publisher {
+    handle: PublisherHandle,
+    thread: Option<JoinHandle<Result<(), PublishError>>>,
+}
+
+/// What the thread works with.
+struct Work {
+    kafka: KafkaConfig,
+    client_id: String,
+    topics: TopicsConfig,
+    ledger: Arc<Mutex<Ledger>>,
+    owned: Arc<Owned>,
+    member: Member,
+    status: Arc<Status>,
+    metrics: Arc<Metrics>,
+    shared: Arc<Shared>,
+    /// The group's offsets as they were last stored.
+    stored: Offsets,
+    stored_at: Instant,
+}
+
+impl Publisher {
+    /// Starts the thread. `client_id` must be this instance's own: the broker lets only the youngest producer of that
+    /// name publish.
+    #[expect(clippy::too_many_arguments, reason = "each is shared with another thread")]
+    pub fn start(
+        kafka: &KafkaConfig,
+        client_id: &str,
+        topics: &TopicsConfig,
+        ledger: Arc<Mutex<Ledger>>,
+        owned: Arc<Owned>,
+        member: Member,
+        status: Arc<Status>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, PublishError> {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            sending: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        });
+        let work = Work {
+            kafka: kafka.clone(),
+            client_id: client_id.to_owned(),
+            topics: topics.clone(),
+            ledger,
+            owned,
+            member,
+            status,
+            metrics,
+            shared: Arc::clone(&shared),
+            stored: Offsets::default(),
+            stored_at: Instant::now(),
+        };
+        // A wrong configuration is found here, not on the thread
+        work.producer()?;
+        let thread = thread::Builder::new().name("publish".to_owned()).spawn(move || work.run());
+        let thread = thread.map_err(|_| PublishError::Ended)?;
+        Ok(Self { handle: PublisherHandle { shared }, thread: Some(thread) })
+    }
+
+    /// To wake the publisher and to wait for it.
+    pub fn handle(&self) -> PublisherHandle {
+        self.handle.clone()
+    }
+
+    /// Whether the thread has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends the thread; what waits stays in the outbox.
+    pub fn stop(&mut self) -> Result<(), PublishError> {
+        self.handle.shared.stopping.store(true, Ordering::Relaxed);
+        self.handle.wake();
+        match self.thread.take() {
+            Some(thread) => thread.join().map_err(|_| PublishError::Ended)?,
+            None => Ok(()),
+        }
+    }
+}
+
+type TransactionalProducer = BaseProducer<LogContext>;
+
+impl Work {
+    fn producer(&self) -> Result<TransactionalProducer, ClientError> {
+        let mut config = producer_config(&self.kafka, &self.client_id)?;
+        config.set("transactional.id", &self.client_id).set("transaction.timeout.ms", TRANSACTION);
+        // Within a transaction nothing waits for ever: what is given up is sent again from the outbox
+        config.set("message.timeout.ms", TRANSACTION);
+        Ok(config.create_with_context(LogContext)?)
+    }
+
+    fn run(mut self) -> Result<(), PublishError> {
+        let mut producer: Option<TransactionalProducer> = None;
+        let mut delays = backoff().build();
+        while !self.is_stopping() {
+            let wanted = self.wanted();
+            self.show_outbox()?;
+            let sent = self.send_all(&mut producer);
+            match sent {
+                Ok(()) => {
+                    delays = backoff().build();
+                    self.store_offsets()?;
+                    self.done(wanted);
+                    self.status.set_check(Check::Publisher, true, "everything of ours is published");
+                    self.sleep(IDLE, wanted);
+                }
+                Err(Failed::Ledger(error)) => return Err(error.into()),
+                Err(Failed::Kafka(step, error)) => {
+                    self.failed(step, &error);
+                    // A producer that failed within a transaction is not worth mending
+                    producer = None;
+                    self.sleep(delays.next().unwrap_or(Duration::from_secs(30)), u64::MAX);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, step: &'static str, error: &KafkaError) {
+        let kind = match error.rdkafka_error_code() {
+            Some(
+                RDKafkaErrorCode::MessageTimedOut
+                | RDKafkaErrorCode::OperationTimedOut
+                | RDKafkaErrorCode::BrokerTransportFailure
+                | RDKafkaErrorCode::AllBrokersDown
+                | RDKafkaErrorCode::NetworkException,
+            ) => PublishFailure::Unreachable,
+            Some(RDKafkaErrorCode::Fatal | RDKafkaErrorCode::Fenced) => PublishFailure::Fatal,
+            _ => PublishFailure::Refused,
+        };
+        self.metrics.publish_failure(kind);
+        self.status.set_check(Check::Publisher, false, format!("{step}: {error}"));
+        tracing::warn!(step, %error, "nothing was published, it is tried again");
+    }
+
+    /// Sends what waits for events of ours.
+    fn send_all(&mut self, producer: &mut Option<TransactionalProducer>) -> Result<(), Failed> {
+        let mut after = 0;
+        loop {
+            if self.is_stopping() {
+                return Ok(());
+            }
+            let waiting = self.ledger().waiting(after, BATCHES)?;
+            let Some(last) = waiting.last() else { return Ok(()) };
+            after = last.id;
+            let ours = |event: &EventId| self.owned.has(event);
+            if !waiting.iter().any(|waiting| ours(&waiting.batch.key.0)) {
+                continue;
+            }
+            let Some(metadata) = self.member.metadata() else { return Ok(()) };
+            let ready = match producer.take() {
+                Some(ready) => ready,
+                None => self.ready_producer()?,
+            };
+            let shared = Arc::clone(&self.shared);
+            let sending = shared.sending.lock().unwrap_or_else(PoisonError::into_inner);
+            // Asked again under the lock: whoever takes partitions away waits for it
+            let ours: Vec<&Waiting> =
+                waiting.iter().filter(|waiting| self.owned.has(&waiting.batch.key.0)).collect();
+            if !ours.is_empty() {
+                self.transact(&ready, &ours, &metadata)?;
+            }
+            drop(sending);
+            *producer = Some(ready);
+        }
+    }
+
+    fn ready_producer(&self) -> Result<TransactionalProducer, Failed> {
+        let producer = self.producer().map_err(|error| {
+            Failed::Kafka("making a producer", KafkaError::ClientCreation(error.to_string()))
+        })?;
+        producer.init_transactions(STEP).map_err(|error| Failed::Kafka("beginning to publish", error))?;
+        Ok(producer)
+    }
+
+    fn transact(
+        &mut self,
+        producer: &TransactionalProducer,
+        batches: &[&Waiting],
+        metadata: &ConsumerGroupMetadata,
+    ) -> Result<(), Failed> {
+        let offsets = self.owned.offsets(&self.safe_positions()?);
+        producer.begin_transaction().map_err(|error| Failed::Kafka("beginning a transaction", error))?;
+        let (mut nuggets, mut tombstones) = (0, 0);
+        for entry in batches.iter().flat_map(|waiting| &waiting.batch.entries) {
+            let topic = match entry.topic {
+                Outbox::Nuggets => &self.topics.nuggets,
+                Outbox::Requests => &self.topics.requests,
+            };
+            match (&entry.topic, &entry.value) {
+                (Outbox::Nuggets, Some(_)) => nuggets += 1,
+                (Outbox::Nuggets, None) => tombstones += 1,
+                (Outbox::Requests, _) => {}
+            }
+            let mut record = BaseRecord::to(topic).key(&entry.key);
+            if let Some(value) = &entry.value {
+                record = record.payload(value);
+            }
+            send(producer, record).map_err(|error| Failed::Kafka("sending", error))?;
+        }
+        producer
+            .send_offsets_to_transaction(&offset_list(&offsets), metadata, STEP)
+            .map_err(|error| Failed::Kafka("showing the group's generation", error))?;
+        producer
+            .commit_transaction(STEP)
+            .map_err(|error| Failed::Kafka("committing a transaction", error))?;
+        let ids: Vec<i64> = batches.iter().map(|waiting| waiting.id).collect();
+        self.ledger().sent(&ids)?;
+        self.metrics.published(nuggets, tombstones);
+        self.status.published();
+        self.remember(offsets);
+        Ok(())
+    }
+
+    /// Positions that may be shown to whoever takes our partitions over: no request has its first item before them
+    /// without the requests topic saying so.
+    fn safe_positions(&self) -> Result<Offsets, LedgerError> {
+        let ledger = self.ledger();
+        let unpublished = ledger.unpublished_first()?;
+        let mut safe = Offsets::default();
+        for (topic, partition, offset) in ledger.checkpoint()?.positions.iter() {
+            let bound = unpublished.get(topic, partition).unwrap_or(offset);
+            safe.set(topic, partition, offset.min(bound));
+        }
+        Ok(safe)
+    }
+
+    fn store_offsets(&mut self) -> Result<(), LedgerError> {
+        if self.stored_at.elapsed() < OFFSETS_EVERY {
+            return Ok(());
+        }
+        let offsets = self.owned.offsets(&self.safe_positions()?);
+        if offsets != self.stored && !offsets.is_empty() {
+            self.member.commit(&offset_list(&offsets));
+            self.remember(offsets);
+        }
+        self.stored_at = Instant::now();
+        Ok(())
+    }
+
+    fn remember(&mut self, offsets: Offsets) {
+        self.stored = offsets;
+        self.stored_at = Instant::now();
+    }
+
+    fn show_outbox(&self) -> Result<(), LedgerError> {
+        let batches = self.ledger().waiting_batches()?;
+        let before = self.status.view().outbox;
+        let oldest = if batches == 0 { None } else { before.oldest.or(Some(now())) };
+        self.status.set_outbox(telemetry::Outbox { batches, records: 0, oldest });
+        Ok(())
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.stopping.load(Ordering::Relaxed)
+    }
+
+    fn wanted(&self) -> u64 {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).wanted
+    }
+
+    fn done(&self, wanted: u64) {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.done = state.done.max(wanted);
+        self.shared.changed.notify_all();
+    }
+
+    /// Sleeps until something more is wanted than `known`, or the time is up.
+    fn sleep(&self, most: Duration, known: u64) {
+        let until = Instant::now() + most;
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.wanted <= known && !self.is_stopping() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+enum Failed {
+    Ledger(LedgerError),
+    /// In which step, and the client's reason.
+    Kafka(&'static str, KafkaError),
+}
+
+impl From<LedgerError> for Failed {
+    fn from(error: LedgerError) -> Self {
+        Self::Ledger(error)
+    }
+}
+
+/// Puts a record into the producer's queue; waits while that is full.
+fn send(producer: &TransactionalProducer, record: BaseRecord<'_, String, String>) -> Result<(), KafkaError> {
+    let began = Instant::now();
+    let mut record = record;
+    loop {
+        match producer.send(record) {
+            Ok(()) => return Ok(()),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), same))
+                if began.elapsed() < STEP =>
+            {
+                record = same;
+                producer.poll(Duration::from_millis(10));
+            }
+            Err((error, _)) => return Err(error),
+        }
+    }
+}
+
+fn backoff() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(200))
+        .with_max_delay(Duration::from_secs(30))
+        .with_jitter()
+        .without_max_times()
+}
+
+fn now() -> i64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_secs()).ok())
+        .unwrap_or_default()
+}
