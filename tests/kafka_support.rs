@@ -230,9 +230,9 @@ fn the_configuration_of_a_daemon_is_one_it_takes() {
 fn answer(listener: &TcpListener) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
-        let mut line = String::new();
-        BufReader::new(&stream).read_line(&mut line).unwrap();
-        let path = line.split(' ').nth(1).unwrap();
+        let lines = BufReader::new(&stream).lines().map(Result::unwrap);
+        let request: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        let path = request[0].split(' ').nth(1).unwrap();
         let (status, body) = match path {
             "/state" => ("200 OK", "{\"assignment\":[]}"),
             "/metrics" => ("200 OK", "# TYPE a counter\na{x=\"1\",y=\"2\"} 3\na{x=\"1\"} 0.5\nab 7\n"),
