@@ -16,29 +16,30 @@ use crate::{
 /// How many records that did not fit are named.
 const NAMED: usize = 10;
 
-/// What concerns a replay into a topic only.
+/// What concerns a replay into a topic only. (Each conflicts with `--out`: clap lets pass that a flag lacks another one
+/// which could not be given.)
 #[derive(Debug, Args)]
 pub(super) struct ToKafkaFlags {
     /// Send the records to a topic instead, as they are, keyed by their event
     #[arg(long, conflicts_with_all = ["out", "resume"])]
     to_kafka: bool,
     /// N times as fast as it happened (1 = real time), or max; default: max
-    #[arg(long, value_name = "N|max", requires = "to_kafka")]
+    #[arg(long, value_name = "N|max", conflicts_with = "out")]
     speed: Option<Speed>,
     /// The topic; default: that of the configuration's first [[source]]
-    #[arg(long, value_name = "TOPIC", requires = "to_kafka")]
+    #[arg(long, value_name = "TOPIC", conflicts_with = "out")]
     topic: Option<String>,
     /// Make the topic, with so many partitions, where it is missing
-    #[arg(long, value_name = "PARTITIONS", requires = "to_kafka", value_parser = clap::value_parser!(i32).range(1..=10_000))]
+    #[arg(long, value_name = "PARTITIONS", conflicts_with = "out", value_parser = clap::value_parser!(i32).range(1..=10_000))]
     create: Option<i32>,
     /// Send the events to topics.events first
-    #[arg(long, requires = "to_kafka")]
+    #[arg(long, conflicts_with = "out")]
     publish_events: bool,
     /// Leave out the first records of the stream, which an interrupted replay has sent
-    #[arg(long, value_name = "RECORDS", requires = "to_kafka")]
+    #[arg(long, value_name = "RECORDS", conflicts_with = "out")]
     skip: Option<u64>,
     /// Give up after so long without an answer from the brokers; default: 1m
-    #[arg(long, value_name = "DURATION", requires = "to_kafka", value_parser = super::duration)]
+    #[arg(long, value_name = "DURATION", conflicts_with = "out", value_parser = super::duration)]
     timeout: Option<Seconds>,
 }
 

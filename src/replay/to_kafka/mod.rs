@@ -30,7 +30,7 @@ use crate::{
     feed::{
         ArchiveError, ArchiveFile, EventsError, Router, RouterError, event_files, open_archive, read_events,
     },
-    kafka::{ClientError, Cluster, ClusterError},
+    kafka::{self, ClientError, Cluster, ClusterError},
     model::Event,
     stream::Stream,
 };
@@ -131,6 +131,7 @@ impl ToKafka {
         progress: &Progress,
     ) -> Result<Sent, ToKafkaError> {
         let (topic, feed) = self.destination()?;
+        kafka::check(&self.config.kafka)?;
         let events: Vec<Arc<Event>> = read_events(&self.events)?.into_iter().map(Arc::new).collect();
         let files = open_archive(&self.archive, &event_files(&self.events))?;
         let names: Vec<Event> = events.iter().map(|event| (**event).clone()).collect();
