@@ -9,6 +9,7 @@
 pub mod clean;
 pub mod cli;
 pub mod config;
+pub mod daemon;
 pub mod decoding;
 pub mod facts;
 pub mod feed;

@@ -9,6 +9,7 @@ mod demo;
 mod interrupt;
 mod preflight;
 mod replay;
+mod run;
 mod schema;
 mod search;
 mod to_kafka;
@@ -36,6 +37,8 @@ struct CommandLine {
 enum Command {
     /// Run the whole pipeline on a small bundled archive: no service, no model
     Demo(demo::Demo),
+    /// Run the daemon: items from Kafka topics in, nuggets out to a topic
+    Run(run::RunCommand),
     /// Run an archive through the pipeline: ARCHIVE... in, DIR/run.jsonl and DIR/nuggets.jsonl out; or send it to a topic
     Replay(replay::ReplayCommand),
     /// Clean texts: items in, the same items with "cleanText" and "language" out
@@ -115,6 +118,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match command {
         Command::Demo(command) => command.run(),
+        Command::Run(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Clean(command) => command.run(),
         Command::Search(command) => command.run(),

@@ -39,7 +39,7 @@ pub use archive::{ArchiveError, ArchiveFile, open_archive};
 pub use dead_letter::{dead_letter, dead_letter_of_part};
 pub(crate) use decode::language_of_source;
 pub use decode::{Decoded, Format, RefusedPart, decode};
-pub use events::{EventsError, event_files, read_events};
+pub use events::{EventsError, event_files, read_event, read_events};
 pub use records::{ReadError, Record, Records};
 pub use route::{Router, RouterError};
 

@@ -13,6 +13,7 @@ mod prepare;
 mod schema;
 mod shard;
 mod shards;
+mod size;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use payload::{Payload, Positions};
 pub use prepare::{Prepared, Preparer};
 pub use shard::{Shard, ShardOptions, Verdict};
 pub use shards::{ShardKey, Shards, TakenShard};
+pub use size::Size;
 pub use snapshot::{Group, Posting, Snapshot, StoredItem};
 
 /// What can go wrong with a shard. Each names the folder.

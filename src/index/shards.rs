@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
 };
 
 use super::{
-    IndexError, Payload, Positions, Shard, ShardOptions, Snapshot,
+    IndexError, Payload, Positions, Shard, ShardOptions, Size, Snapshot,
     folder::{open_index, read_payload},
 };
 use crate::model::{EventId, RequestId};
@@ -53,6 +54,8 @@ pub struct Shards {
     /// Shards that were taken out; their folders are locked until the other side hangs up.
     away: BTreeMap<ShardKey, Receiver<()>>,
     clock: u64,
+    /// Sizes of shards that nobody is writing.
+    sizes: BTreeMap<PathBuf, Size>,
 }
 
 impl Shards {
@@ -65,6 +68,7 @@ impl Shards {
             open: BTreeMap::new(),
             away: BTreeMap::new(),
             clock: 0,
+            sizes: BTreeMap::new(),
         }
     }
 
@@ -143,6 +147,29 @@ impl Shards {
             Some(open) => Ok(open.shard.payload().items),
             None => Ok(self.payload(key)?.map_or(0, |payload| payload.items)),
         }
+    }
+
+    /// How large all shards in the folder are together. What nobody writes is looked at once.
+    pub fn size(&mut self) -> Size {
+        let written: Vec<PathBuf> =
+            self.open.keys().chain(self.away.keys()).map(|key| self.path(key)).collect();
+        for path in &written {
+            self.sizes.remove(path);
+        }
+        let folders =
+            |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut all = Size::default();
+        for path in folders(&self.root).flat_map(|event| folders(&event).collect::<Vec<_>>()) {
+            let size = match self.sizes.get(&path) {
+                Some(&size) => size,
+                None => Size::of(&path),
+            };
+            if !written.contains(&path) {
+                self.sizes.insert(path, size);
+            }
+            all = [all, size].into_iter().sum();
+        }
+        all
     }
 
     /// A shard's committed items, up to `cutoff`; nothing where it has never had one.

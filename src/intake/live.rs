@@ -3,12 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{DeadLetters, Due, Intake, IntakeError, lock};
 use crate::{
-    index::ShardKey,
+    index::{ShardKey, Size},
     model::{Event, EventId, Offsets, UnixSeconds},
 };
 
@@ -331,8 +331,8 @@ impl Intake {
         &self.homes
     }
 
-    /// How long the last commit lies back.
-    pub fn since_commit(&self) -> Duration {
-        self.last_commit.elapsed()
+    /// How large the shards are, all together.
+    pub fn shards_size(&mut self) -> Size {
+        self.shards.size()
     }
 }

@@ -54,6 +54,10 @@ pub fn log_line(level: RDKafkaLogLevel, facility: &str, line: &str) {
 /// Logs an error that a client reports about itself; for contexts that do more than log.
 pub fn log_error(error: &KafkaError, reason: &str) {
     let code = error.rdkafka_error_code();
+    if code == Some(RDKafkaErrorCode::PartitionEOF) {
+        // No error: whoever asked to be told is told
+        return;
+    }
     if code.is_some_and(|code| LASTING.contains(&code)) {
         tracing::error!(target: TARGET, ?code, "{reason}");
     } else {

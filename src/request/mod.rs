@@ -4,7 +4,10 @@
 
 mod pipeline;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 pub use pipeline::{Events, Pipeline, Ran, RunError};
 
@@ -33,13 +36,24 @@ pub struct Job<'a> {
     pub earlier: &'a [Nugget],
 }
 
+/// What a run came to.
+pub struct Outcome {
+    /// Its counts.
+    pub record: RequestRecord,
+    /// Its nuggets, best first.
+    pub nuggets: Vec<Nugget>,
+    /// How long retrieval took, all queries together.
+    pub searched: Duration,
+}
+
 /// Runs a request.
 pub fn run(
     job: &Job<'_>,
     analyzer: &mut Analyzer,
     search: &SearchConfig,
     config: &FactsConfig,
-) -> Result<(RequestRecord, Vec<Nugget>), IndexError> {
+) -> Result<Outcome, IndexError> {
+    let began = Instant::now();
     let key = (job.event.id.clone(), job.request.id.clone());
     let mut record = RequestRecord {
         items: job.snapshot.items().into(),
@@ -47,6 +61,7 @@ pub fn run(
         ..RequestRecord::nothing(&key, job.revision, config.method)
     };
     let retrieved = retrieve(job, analyzer, search, config, &mut record)?;
+    let searched = began.elapsed();
     let documents = documents(job, retrieved)?;
     let (documents, updates) = new_documents(job, documents, &mut record);
     record.documents = documents.len() as u64;
@@ -96,7 +111,7 @@ pub fn run(
     }
     record.updates = nuggets.iter().filter(|nugget| nugget.updates.is_some()).count() as u64;
     record.nuggets = nuggets.len() as u64;
-    Ok((record, nuggets))
+    Ok(Outcome { record, nuggets, searched })
 }
 
 #[derive(Default)]

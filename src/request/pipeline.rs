@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Job, run};
+use super::{Job, Outcome, run};
 use crate::{
     facts::FactsConfig,
     index::{Analyzer, IndexError},
@@ -56,6 +56,10 @@ pub struct Ran {
     pub record: RequestRecord,
     /// How long it took, without what was done to its shard.
     pub took: Duration,
+    /// How long retrieval took of it.
+    pub searched: Duration,
+    /// Items in the shard when the request closed; nothing while it is open.
+    pub closed_with: Option<u32>,
     /// False where another run of the request was asked for in the meantime, so that nothing of this one is kept.
     pub stands: bool,
 }
@@ -64,16 +68,16 @@ impl Pipeline {
     /// Runs a request, keeps its result, and closes its shard where it was handed over.
     pub fn run(&self, due: Due, analyzer: &mut Analyzer) -> Result<Ran, RunError> {
         let began = Instant::now();
-        let (record, nuggets) = self.result(&due, analyzer)?;
-        let stands = self.keep(&due, &record, &nuggets)?;
+        let Outcome { record, nuggets, searched } = self.result(&due, analyzer)?;
+        let (stands, closed_with) = self.keep(&due, &record, &nuggets)?;
         let took = began.elapsed();
         if let Some(shard) = due.shard {
             shard.finish()?;
         }
-        Ok(Ran { record, took, stands })
+        Ok(Ran { record, took, searched, stands, closed_with })
     }
 
-    fn result(&self, due: &Due, analyzer: &mut Analyzer) -> Result<(RequestRecord, Vec<Nugget>), RunError> {
+    fn result(&self, due: &Due, analyzer: &mut Analyzer) -> Result<Outcome, RunError> {
         let unknown = || RunError::Unknown(due.key.0.clone(), due.key.1.clone());
         let event = {
             let events = self.events.read().unwrap_or_else(PoisonError::into_inner);
@@ -81,20 +85,29 @@ impl Pipeline {
         };
         let request = event.requests.iter().find(|request| request.id == due.key.1).ok_or_else(unknown)?;
         let Some(snapshot) = &due.snapshot else {
-            return Ok((RequestRecord::nothing(&due.key, due.revision, self.facts.method), Vec::new()));
+            let record = RequestRecord::nothing(&due.key, due.revision, self.facts.method);
+            return Ok(Outcome { record, nuggets: Vec::new(), searched: Duration::ZERO });
         };
         let earlier = self.earlier(&event, request)?;
         let job = Job { event: &event, request, revision: due.revision, snapshot, earlier: &earlier };
         Ok(run(&job, analyzer, &self.search, &self.facts)?)
     }
 
-    fn keep(&self, due: &Due, record: &RequestRecord, nuggets: &[Nugget]) -> Result<bool, RunError> {
+    /// Gives whether the result stands, and with how many items the request has closed.
+    fn keep(
+        &self,
+        due: &Due,
+        record: &RequestRecord,
+        nuggets: &[Nugget],
+    ) -> Result<(bool, Option<u32>), RunError> {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let batch = match (&self.announcer, ledger.request(&due.key)?) {
-            (Some(announcer), Some(request)) => Some(announcer.result(&ledger, &request, record, nuggets)?),
+        let request = ledger.request(&due.key)?;
+        let batch = match (&self.announcer, &request) {
+            (Some(announcer), Some(request)) => Some(announcer.result(&ledger, request, record, nuggets)?),
             _ => None,
         };
-        Ok(ledger.finish_request(record, nuggets, batch.as_ref())?)
+        let stands = ledger.finish_request(record, nuggets, batch.as_ref())?;
+        Ok((stands, request.and_then(|request| request.closed_with)))
     }
 
     /// The nuggets of the event's requests before this one, in the order in which requests close: by their end. So a

@@ -45,6 +45,7 @@ pub struct Metrics {
     run_duration: HistogramVec,
     nuggets: IntCounter,
     tombstones: IntCounter,
+    events_refused: IntCounter,
     publish_failures: IntCounterVec,
     /// Locked while a scrape refreshes and reads them.
     gauges: Mutex<Gauges>,
@@ -137,6 +138,8 @@ impl Metrics {
                 "nuggetd_tombstones_published_total",
                 "Withdrawals of nuggets that the broker has confirmed.",
             )?,
+            events_refused: make
+                .counter("nuggetd_events_refused_total", "Records of the event topic that cannot be used.")?,
             publish_failures: make.counters(
                 "nuggetd_publish_failures_total",
                 "Attempts to publish that failed.",
@@ -209,6 +212,11 @@ impl Metrics {
     /// An attempt to publish failed.
     pub fn publish_failure(&self, kind: PublishFailure) {
         self.publish_failures.with_label_values(&[kind.as_str()]).inc();
+    }
+
+    /// A record of the event topic cannot be used.
+    pub fn event_refused(&self) {
+        self.events_refused.inc();
     }
 
     /// The event ended: its series disappears.

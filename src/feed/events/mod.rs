@@ -118,6 +118,26 @@ pub fn read_events(paths: &[PathBuf]) -> Result<Vec<Event>, EventsError> {
     }
 }
 
+/// Reads one event file's text, as it comes from a topic; `name` stands for the file in messages.
+pub fn read_event(name: &str, text: &str) -> Result<Event, EventsError> {
+    let mut problems = Vec::new();
+    let described = match read_described(name, text) {
+        Ok(described) => described,
+        Err(problem) => return Err(EventsError { problems: vec![format!("{name}: {problem}")] }),
+    };
+    let events = merge::by_event(described, &mut problems);
+    check::all(&events, &mut problems);
+    let mut events = events.into_iter().map(merge::Merged::event);
+    match (events.next(), events.next()) {
+        (Some(event), None) if problems.is_empty() => Ok(event),
+        (Some(_), Some(_)) => {
+            problems.push(format!("{name}: describes several events, a record holds one"));
+            Err(EventsError { problems })
+        }
+        _ => Err(EventsError { problems }),
+    }
+}
+
 /// The files that [`read_events`] reads, as far as they can be found.
 pub fn event_files(paths: &[PathBuf]) -> Vec<PathBuf> {
     files(paths, &mut Vec::new())
@@ -170,7 +190,11 @@ fn in_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// One object, an array of them, or several of either one after the other.
 fn read_file(path: &Path) -> Result<Vec<Described>, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    read_described(&path.display().to_string(), &text)
+}
+
+fn read_described(file: &str, text: &str) -> Result<Vec<Described>, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut entries: Vec<&RawValue> = Vec::new();
     let mut lists = 0;
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
@@ -193,7 +217,7 @@ fn read_file(path: &Path) -> Result<Vec<Described>, String> {
             1 => error.to_string(),
             _ => format!("event {number} of the file: {error}"),
         })?;
-        described.push(Described { file: path.display().to_string(), is_topic: false, fields });
+        described.push(Described { file: file.to_owned(), is_topic: false, fields });
     }
     let asks =
         described.iter().any(|event| event.fields.queries.is_some() || event.fields.requests.is_some());

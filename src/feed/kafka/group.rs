@@ -78,14 +78,14 @@ impl Hold {
 /// Batches and notices on their way out, numbered in one sequence.
 pub(super) struct Outgoing {
     batches: Sender<Batch>,
-    notices: Sender<Notice>,
+    notices: Box<dyn Fn(Notice) -> bool + Send>,
     number: u64,
     pub(super) records: Vec<KafkaRecord>,
     pub(super) bytes: usize,
 }
 
 impl Outgoing {
-    pub(super) fn new(batches: Sender<Batch>, notices: Sender<Notice>) -> Self {
+    pub(super) fn new(batches: Sender<Batch>, notices: Box<dyn Fn(Notice) -> bool + Send>) -> Self {
         Self { batches, notices, number: 0, records: Vec::new(), bytes: 0 }
     }
 
@@ -103,7 +103,7 @@ impl Outgoing {
     fn notice(&mut self, change: Change) -> bool {
         let number_of_batch = self.flush();
         let number = self.number();
-        self.notices.send(Notice { number, change }).is_ok() && number_of_batch
+        (self.notices)(Notice { number, change }) && number_of_batch
     }
 
     fn number(&mut self) -> u64 {

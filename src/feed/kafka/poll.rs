@@ -65,8 +65,8 @@ pub enum FeedError {
 pub struct Wiring {
     /// Records, to be decoded.
     pub batches: Sender<Batch>,
-    /// What happens to partitions.
-    pub notices: Sender<Notice>,
+    /// What happens to partitions; gives false where nobody listens any more.
+    pub notices: Box<dyn Fn(Notice) -> bool + Send>,
     /// How much may be read and not yet taken.
     pub budget: Arc<Budget>,
     /// Set while no records should come.

@@ -1,0 +1,55 @@
+//! `nuggetd run`.
+
+use clap::Args;
+
+use super::{ConfigFlags, Exit, Failure, Outcome, interrupt, start};
+use crate::{
+    daemon::{self, DaemonError},
+    feed::kafka::FeedError,
+    intake::IntakeError,
+    kafka::ClusterError,
+};
+
+/// Run the daemon beside a broker.
+#[derive(Debug, Args)]
+pub(super) struct RunCommand {
+    #[command(flatten)]
+    config: ConfigFlags,
+}
+
+impl RunCommand {
+    pub(super) fn run(self) -> Outcome {
+        let config = start(&self.config)?;
+        let stop = interrupt::requested()?;
+        daemon::run(&config, &stop).map_err(failure)?;
+        Ok(Exit::Done)
+    }
+}
+
+fn failure(error: DaemonError) -> Failure {
+    let exit = match &error {
+        DaemonError::NoSource | DaemonError::Client(_) | DaemonError::Http(_) => Exit::BadConfiguration,
+        DaemonError::Events(_) | DaemonError::Book(_) => Exit::InputFaults,
+        DaemonError::Cluster(ClusterError::Client(_)) | DaemonError::Feed(FeedError::Client(_)) => {
+            Exit::BadConfiguration
+        }
+        DaemonError::Cluster(_)
+        | DaemonError::NoTopic(_)
+        | DaemonError::Busy(_)
+        | DaemonError::Feed(_)
+        | DaemonError::Publish(_)
+        | DaemonError::Stopped(_)
+        | DaemonError::DiskFull { .. }
+        | DaemonError::Grace(_)
+        | DaemonError::Intake(IntakeError::Rejected(_)) => Exit::TryAgain,
+        DaemonError::OtherCluster { .. }
+        | DaemonError::Vanished { .. }
+        | DaemonError::Intake(_)
+        | DaemonError::Index(_)
+        | DaemonError::Ledger(_)
+        | DaemonError::Run(_)
+        | DaemonError::Metrics(_)
+        | DaemonError::Io(_) => Exit::Internal,
+    };
+    Failure::new(exit, error)
+}

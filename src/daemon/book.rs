@@ -1,0 +1,343 @@
+//! The events: those of the files, and those of the event topic, which may come, change and end while running.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::Sender,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rdkafka::{
+    Message, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer},
+    error::KafkaError,
+    message::BorrowedMessage,
+};
+
+use super::{
+    Arrival,
+    decoders::{Source, Sources},
+};
+use crate::{
+    clean::Cleaner,
+    config::{Config, FeedConfig},
+    decoding::{Decoding, UnknownEvent},
+    feed::{Router, RouterError, read_event},
+    kafka::{ClientError, LogContext, reader_config},
+    ledger::{Ledger, LedgerError},
+    model::{Event, EventId},
+    request::Events,
+    telemetry::{Check, Metrics, Pause, Status},
+};
+
+/// How long a broker may take to answer a question about the topic.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Where the ledger keeps which events have ended.
+const ENDED: &str = "ended_events";
+
+/// Why the events cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BookError {
+    /// Names or keywords.
+    #[error(transparent)]
+    Router(#[from] RouterError),
+    /// A source's event.
+    #[error("source {0}: {1}")]
+    Source(String, UnknownEvent),
+    /// The client's configuration.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The broker.
+    #[error("event topic {topic}: {source}")]
+    Kafka {
+        /// Which topic.
+        topic: String,
+        /// The client's reason.
+        source: KafkaError,
+    },
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// The events as they are now, and everything that is made of them.
+pub(super) struct Book {
+    config: Config,
+    cleaner: Arc<Cleaner>,
+    events: BTreeMap<EventId, Arc<Event>>,
+    ended: BTreeSet<EventId>,
+    ledger: Arc<Mutex<Ledger>>,
+    for_runs: Arc<Events>,
+    for_decoders: Arc<Sources>,
+}
+
+impl Book {
+    /// Begins with the events of the files.
+    pub(super) fn new(
+        config: &Config,
+        files: Vec<Event>,
+        ledger: Arc<Mutex<Ledger>>,
+    ) -> Result<Self, BookError> {
+        let ended: Option<BTreeSet<EventId>> =
+            ledger.lock().unwrap_or_else(PoisonError::into_inner).meta(ENDED)?;
+        let mut book = Self {
+            config: config.clone(),
+            cleaner: Arc::new(Cleaner::new()),
+            events: files.into_iter().map(|event| (event.id.clone(), Arc::new(event))).collect(),
+            ended: ended.unwrap_or_default(),
+            ledger,
+            for_runs: Arc::default(),
+            for_decoders: Arc::default(),
+        };
+        book.ended.retain(|id| !book.events.contains_key(id));
+        book.apply()?;
+        Ok(book)
+    }
+
+    pub(super) fn for_runs(&self) -> Arc<Events> {
+        Arc::clone(&self.for_runs)
+    }
+
+    pub(super) fn for_decoders(&self) -> Arc<Sources> {
+        Arc::clone(&self.for_decoders)
+    }
+
+    /// All events, ended ones without requests: what still comes of those is outside, not unknown.
+    pub(super) fn all(&self) -> Vec<Arc<Event>> {
+        let ended = self.ended.iter().map(|id| Arc::new(ended_event(id)));
+        self.events.values().cloned().chain(ended).collect()
+    }
+
+    fn set(&mut self, event: Event) -> Result<(), BookError> {
+        self.ended.remove(&event.id);
+        let before = self.events.insert(event.id.clone(), Arc::new(event.clone()));
+        if let Err(error) = self.apply() {
+            match before {
+                Some(before) => self.events.insert(event.id, before),
+                None => self.events.remove(&event.id),
+            };
+            self.apply()?;
+            return Err(error);
+        }
+        self.remember()
+    }
+
+    fn end(&mut self, id: &EventId) -> Result<(), BookError> {
+        self.events.remove(id);
+        self.ended.insert(id.clone());
+        self.apply()?;
+        self.remember()
+    }
+
+    fn remember(&self) -> Result<(), BookError> {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(ledger.set_meta(ENDED, &self.ended)?)
+    }
+
+    /// Makes anew what depends on the events.
+    fn apply(&mut self) -> Result<(), BookError> {
+        let all = self.all();
+        let router = Arc::new(Router::new(&all.iter().map(|event| (**event).clone()).collect::<Vec<_>>())?);
+        let mut sources = Vec::with_capacity(self.config.source.len());
+        for source in &self.config.source {
+            let feed = FeedConfig { format: source.format, event: source.event.clone(), threads: 0 };
+            // A source's event may come by the event topic later
+            let known =
+                source.event.is_empty() || all.iter().any(|event| *event.id.as_str() == *source.event);
+            let placeholder = if known { None } else { EventId::new(&source.event).ok() };
+            let named: Vec<Arc<Event>> =
+                all.iter().cloned().chain(placeholder.map(|id| Arc::new(ended_event(&id)))).collect();
+            let cleaner = Some(Arc::clone(&self.cleaner));
+            let decoding = Decoding::configured(&feed, Arc::clone(&router), cleaner, &named)
+                .map_err(|error| BookError::Source(source.topic.clone(), error))?;
+            sources.push(Source { decoding, frame: source.frame, unrouted: source.unrouted });
+        }
+        *self.for_decoders.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sources);
+        self.for_runs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(self.events.iter().map(|(id, event)| (id.clone(), Arc::clone(event))));
+        Ok(())
+    }
+}
+
+fn ended_event(id: &EventId) -> Event {
+    Event {
+        id: id.clone(),
+        title: String::new(),
+        dataset: None,
+        kind: None,
+        description: None,
+        url: None,
+        language: None,
+        keywords: Vec::new(),
+        queries: Vec::new(),
+        requests: Vec::new(),
+    }
+}
+
+/// The thread that follows the event topic.
+pub(super) struct Follower {
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread tells of events.
+pub(super) struct Listeners {
+    pub(super) arrivals: Sender<Arrival>,
+    pub(super) status: Arc<Status>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Follower {
+    /// Reads the topic from its beginning and goes on. Until it was read to its end, the `events` check does not hold.
+    pub(super) fn start(book: Book, client_id: &str, listeners: Listeners) -> Result<Self, BookError> {
+        let topic = book.config.topics.events.clone();
+        let stopping = Arc::new(AtomicBool::new(false));
+        if topic.is_empty() {
+            let known = book.all().len();
+            listeners.status.set_check(Check::Events, true, format!("{known} events, all from files"));
+            return Ok(Self { stopping, thread: None });
+        }
+        listeners.status.set_check(Check::Events, false, "the event topic is being read");
+        listeners.status.pause(Pause::Events, "the event topic has not been read to its end");
+        let fail = |source| BookError::Kafka { topic: topic.clone(), source };
+        let config = reader_config(&book.config.kafka, client_id)?;
+        let consumer: BaseConsumer<LogContext> = config.create_with_context(LogContext).map_err(fail)?;
+        let metadata = consumer.fetch_metadata(Some(&topic), ANSWER).map_err(fail)?;
+        let mut from = TopicPartitionList::new();
+        let partitions = metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions);
+        let mut open = BTreeSet::new();
+        for partition in partitions {
+            from.add_partition_offset(&topic, partition.id(), Offset::Beginning).map_err(fail)?;
+            open.insert(partition.id());
+        }
+        consumer.assign(&from).map_err(fail)?;
+        let thread = {
+            let stopping = Arc::clone(&stopping);
+            let following = Following { book, consumer, listeners, open, refused: 0 };
+            thread::Builder::new().name("events".to_owned()).spawn(move || following.run(&stopping))
+        };
+        let thread = thread.map_err(|_| fail(KafkaError::Canceled))?;
+        Ok(Self { stopping, thread: Some(thread) })
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so on stderr
+            thread.join().unwrap_or_default();
+        }
+    }
+}
+
+struct Following {
+    book: Book,
+    consumer: BaseConsumer<LogContext>,
+    listeners: Listeners,
+    /// Partitions that are not read to their end yet.
+    open: BTreeSet<i32>,
+    refused: u64,
+}
+
+impl Following {
+    fn run(mut self, stopping: &AtomicBool) {
+        while !stopping.load(Ordering::Relaxed) {
+            let change = match self.consumer.poll(Duration::from_millis(200)) {
+                Some(Ok(message)) => Some(read(&message)),
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    if self.open.remove(&partition) && self.open.is_empty() {
+                        self.say();
+                        self.listeners.status.resume(Pause::Events);
+                        self.tell(Vec::new());
+                    }
+                    None
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "reading the event topic failed, it is tried again");
+                    None
+                }
+                None => None,
+            };
+            if let Some(change) = change {
+                self.take(change);
+            }
+        }
+    }
+
+    fn take(&mut self, change: Change) {
+        let taken = match change {
+            Change::Set(event) => {
+                tracing::info!(event = %event.id, requests = event.requests.len(), "event set");
+                self.book.set(*event).map(|()| Vec::new()).map_err(|error| error.to_string())
+            }
+            Change::End(id) => {
+                tracing::info!(event = %id, "event ended");
+                self.listeners.metrics.forget_event(&id);
+                self.book.end(&id).map(|()| vec![id]).map_err(|error| error.to_string())
+            }
+            Change::Refused(reason) => Err(reason),
+        };
+        match taken {
+            Ok(ended) if self.open.is_empty() || !ended.is_empty() => self.tell(ended),
+            Ok(_) => {}
+            Err(reason) => {
+                self.refused += 1;
+                self.listeners.metrics.event_refused();
+                tracing::error!(%reason, "an event is refused, what was known of it stays");
+            }
+        }
+        if self.open.is_empty() {
+            self.say();
+        }
+    }
+
+    fn say(&self) {
+        let (known, refused) = (self.book.events.len(), self.refused);
+        self.listeners.status.set_check(
+            Check::Events,
+            true,
+            format!("{known} events, {refused} records refused"),
+        );
+    }
+
+    fn tell(&self, ended: Vec<EventId>) {
+        // At the end nobody listens any more
+        self.listeners.arrivals.send(Arrival::Events(self.book.all(), ended)).unwrap_or_default();
+    }
+}
+
+enum Change {
+    Set(Box<Event>),
+    End(EventId),
+    Refused(String),
+}
+
+fn read(message: &BorrowedMessage<'_>) -> Change {
+    let name =
+        format!("topic {}, partition {}, offset {}", message.topic(), message.partition(), message.offset());
+    let Some(key) = message.key().and_then(|key| std::str::from_utf8(key).ok()) else {
+        return Change::Refused(format!("{name}: no key; it must be the event's id"));
+    };
+    let Some(value) = message.payload() else {
+        return match EventId::new(key) {
+            Ok(id) => Change::End(id),
+            Err(error) => Change::Refused(format!("{name}: the key is no event's id: {error}")),
+        };
+    };
+    let Ok(text) = std::str::from_utf8(value) else {
+        return Change::Refused(format!("{name}: the value is not UTF-8"));
+    };
+    match read_event(&name, text) {
+        Ok(event) if event.id.as_str() == key => Change::Set(Box::new(event)),
+        Ok(event) => {
+            Change::Refused(format!("{name}: the key is {key}, but the value describes event {}", event.id))
+        }
+        Err(error) => Change::Refused(error.to_string()),
+    }
+}

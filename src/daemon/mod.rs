@@ -1,0 +1,597 @@
+//! `nuggetd run`: the pipeline beside a broker, for months.
+//!
+//! ```text
+//! poll ──► decode-0..n ──► intake ──► run-0..n ──► publish
+//!   └── partitions ────────►│ ▲ └► merge  │            ▲
+//!                events ────┘ │           └── ledger ──┘
+//!                          memory: what other instances did
+//! ```
+//!
+//! Keeps true: nothing slow happens on the poll thread; what the daemon says is in the ledger before it is said; told to
+//! end, it finishes what it holds within the grace period, and whatever it does not finish goes on after a restart.
+
+mod book;
+mod decoders;
+mod flood;
+mod memory;
+mod merging;
+mod runs;
+mod taking;
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Sender, channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+pub use book::BookError;
+pub use memory::MemoryError;
+
+use book::{Book, Follower, Listeners};
+use decoders::Read;
+use flood::Flood;
+use memory::Memory;
+use merging::Merging;
+use runs::Runs;
+use taking::{State, Taking};
+
+use crate::{
+    config::Config,
+    decoding::threads,
+    feed::{
+        EventsError,
+        kafka::{Budget, FeedError, Hold, KafkaFeed, Notice, Wiring},
+        read_events,
+    },
+    index::{IndexError, ShardOptions, Shards},
+    intake::{Intake, IntakeError},
+    kafka::{ClientError, Cluster, ClusterError},
+    ledger::{Announcer, Ledger, LedgerError},
+    model::{Event, EventId},
+    publish::kafka::{KafkaDeadLetters, Owned, PublishError, Publisher},
+    request::{Pipeline, RunError},
+    telemetry::{Check, Heart, HeartLimits, HttpError, HttpServer, Metrics, Phase, Status, serve},
+};
+
+/// How long the first question to a broker may take.
+const FIRST_ANSWER: Duration = Duration::from_secs(15);
+/// How often the main thread looks whether everybody is alive.
+const LOOK: Duration = Duration::from_millis(100);
+/// Where the ledger keeps which cluster its positions are of.
+const CLUSTER: &str = "cluster";
+/// Where the ledger keeps the name of this instance.
+const INSTANCE: &str = "instance";
+
+/// Why the daemon does not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// No `[[source]]`.
+    #[error("no item topic is configured: add a [[source]] section with its topic")]
+    NoSource,
+    /// The event files.
+    #[error(transparent)]
+    Events(#[from] EventsError),
+    /// The events.
+    #[error(transparent)]
+    Book(#[from] BookError),
+    /// Clients' configuration.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The brokers, at the start.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A topic that items come from does not exist.
+    #[error("topic {0} does not exist; make it, or mend its [[source]] section")]
+    NoTopic(String),
+    /// Another cluster than before.
+    #[error(
+        "the positions in {path} are of cluster {before}, the brokers are of {now}; if that was meant, `nuggetd index \
+         reset-positions` begins the topics again"
+    )]
+    OtherCluster {
+        /// The ledger's folder.
+        path: PathBuf,
+        /// What the ledger knows.
+        before: String,
+        /// What the brokers say.
+        now: String,
+    },
+    /// Another process has the folder.
+    #[error("another nuggetd works in {0}")]
+    Busy(PathBuf),
+    /// Taking items.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// A shard.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// Running a request.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Polling.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
+    /// Publishing.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The endpoints.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The metrics.
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    /// What the ledger knows is no longer there.
+    #[error(
+        "shard {path} holds {held} items, the ledger knows {known}; `nuggetd index rebuild --event {event} --request \
+         {request} --yes` has it built anew from Kafka"
+    )]
+    Vanished {
+        /// The shard's folder.
+        path: PathBuf,
+        /// Items in it.
+        held: u32,
+        /// Items that a run saw.
+        known: u32,
+        /// Its event.
+        event: EventId,
+        /// Its request.
+        request: crate::model::RequestId,
+    },
+    /// Something a person must decide, or that only time mends.
+    #[error("{0}")]
+    Stopped(String),
+    /// No room on the disk.
+    #[error(
+        "the disk of {path} is full, nothing that was acknowledged is lost; free some space and start again: {reason}"
+    )]
+    DiskFull {
+        /// The data folder.
+        path: PathBuf,
+        /// What could not be written.
+        reason: String,
+    },
+    /// The grace period was too short.
+    #[error("not everything ended within the grace period of {0:?}; it goes on after a restart")]
+    Grace(Duration),
+    /// A file or thread.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What comes to the intake thread.
+enum Arrival {
+    /// A batch of records, read.
+    Read(u64, Vec<Read>),
+    /// What happens to partitions.
+    Notice(Notice),
+    /// The events have changed: all of them, and which have ended.
+    Events(Vec<Arc<Event>>, Vec<EventId>),
+    /// Nothing more comes.
+    End,
+}
+
+impl Arrival {
+    /// Its place in the order of what was polled.
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Read(number, _) => Some(*number),
+            Self::Notice(notice) => Some(notice.number),
+            Self::Events(..) | Self::End => None,
+        }
+    }
+}
+
+/// Runs until `stop` is set.
+pub fn run(config: &Config, stop: &AtomicBool) -> Result<(), DaemonError> {
+    let data_dir = config.data_dir.clone();
+    let outcome = Daemon::start(config).and_then(|daemon| daemon.work(stop));
+    outcome.map_err(|error| if_disk_is_full(&data_dir, error))
+}
+
+struct Daemon {
+    config: Config,
+    status: Arc<Status>,
+    http: HttpServer,
+    follower: Follower,
+    feed: KafkaFeed,
+    publisher: Publisher,
+    runs: Arc<Runs>,
+    budget: Arc<Budget>,
+    arrivals: Sender<Arrival>,
+    intake: JoinHandle<Result<(), DaemonError>>,
+    draining: Arc<AtomicBool>,
+    giving_up: Arc<AtomicBool>,
+    /// Held as long as the process works; released by the system, however it ends.
+    _lock: File,
+}
+
+impl Daemon {
+    fn start(config: &Config) -> Result<Self, DaemonError> {
+        if config.source.is_empty() {
+            return Err(DaemonError::NoSource);
+        }
+        let topics: Vec<String> = config.source.iter().map(|source| source.topic.clone()).collect();
+        let files = read_files(config)?;
+        let lock = lock(&config.data_dir)?;
+        let ledger = Arc::new(Mutex::new(Ledger::open(&config.data_dir.join("ledger.sqlite"))?));
+        let instance = instance(config, &ledger)?;
+        let client_id = format!("nuggetd-{}-{instance}", config.kafka.group);
+
+        let limits = HeartLimits { poll: Duration::from_secs(60), intake: Duration::from_secs(180) };
+        let (status, metrics) = (Arc::new(Status::new(&instance, limits)), Arc::new(Metrics::new()?));
+        status.set_check(Check::Configuration, true, "read");
+        let address = config.http.listen.parse().map_err(|error| {
+            DaemonError::Stopped(format!("http.listen {:?}: {error}", config.http.listen))
+        })?;
+        let http = serve(address, Arc::clone(&status), Arc::clone(&metrics))?;
+
+        prepare_cluster(config, &client_id, &ledger)?;
+        status.set_check(Check::Broker, true, "answered");
+
+        let book = Book::new(config, files, Arc::clone(&ledger))?;
+        let (batches, to_decode) = channel();
+        let (arrivals, arrived) = channel();
+        let (budget, hold, owned) = (
+            Arc::new(Budget::new(
+                config.kafka.queue_records.into(),
+                u64::try_from(config.kafka.queue_bytes.0).unwrap_or_default(),
+            )),
+            Arc::new(Hold::default()),
+            Arc::new(Owned::default()),
+        );
+        let (draining, giving_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        decoders::start(threads(&config.feed), to_decode, &arrivals, &book.for_decoders())?;
+
+        let announcer = Arc::new(Announcer { configuration: digest(config) });
+        let intake = open_intake(config, &book, &ledger, &announcer)?;
+        let memory = Memory::new(&config.kafka, &client_id, &config.topics, Arc::clone(&ledger))?;
+        let letters = KafkaDeadLetters::new(
+            &config.kafka,
+            &client_id,
+            &config.topics.dead_letters,
+            Arc::clone(&giving_up),
+        )?;
+        hold.set(!config.topics.events.is_empty());
+        let feed = {
+            let arrivals = arrivals.clone();
+            let wiring = Wiring {
+                batches,
+                notices: Box::new(move |notice| arrivals.send(Arrival::Notice(notice)).is_ok()),
+                budget: Arc::clone(&budget),
+                hold: Arc::clone(&hold),
+                status: Arc::clone(&status),
+                metrics: Arc::clone(&metrics),
+            };
+            KafkaFeed::start(&config.kafka, &client_id, &topics, wiring)?
+        };
+        let publisher = Publisher::start(
+            &config.kafka,
+            &client_id,
+            &config.topics,
+            Arc::clone(&ledger),
+            Arc::clone(&owned),
+            feed.member(),
+            Arc::clone(&status),
+            Arc::clone(&metrics),
+        )?;
+        let pipeline = Pipeline {
+            events: book.for_runs(),
+            search: config.search.clone(),
+            facts: config.facts.clone(),
+            ledger: Arc::clone(&ledger),
+            announcer: Some(announcer),
+        };
+        let runs = Arc::new(Runs::start(
+            config.schedule.workers,
+            pipeline,
+            publisher.handle(),
+            Arc::clone(&status),
+            Arc::clone(&metrics),
+        )?);
+        let taking = Taking {
+            config: config.clone(),
+            data_dir: config.data_dir.clone(),
+            intake,
+            ledger,
+            letters,
+            flood: Flood::new(&config.dead_letters),
+            memory,
+            runs: Arc::clone(&runs),
+            merging: Merging::start()?,
+            publisher: publisher.handle(),
+            owned,
+            budget: Arc::clone(&budget),
+            hold,
+            status: Arc::clone(&status),
+            metrics: Arc::clone(&metrics),
+            draining: Arc::clone(&draining),
+            state: State::new(&topics, config.topics.events.is_empty()),
+        };
+        let intake = thread::Builder::new().name("intake".to_owned()).spawn(move || taking.run(&arrived))?;
+        let listeners = Listeners { arrivals: arrivals.clone(), status: Arc::clone(&status), metrics };
+        let follower = Follower::start(book, &client_id, listeners)?;
+        status.set_check(Check::Publisher, true, "nothing to publish yet");
+        status.set_check(Check::Index, true, "no commit yet");
+        status.set_check(Check::Intake, true, "items are taken");
+        status.set_phase(Phase::Running);
+        tracing::info!(instance, group = config.kafka.group, ?topics, "running");
+        Ok(Self {
+            config: config.clone(),
+            status,
+            http,
+            follower,
+            feed,
+            publisher,
+            runs,
+            budget,
+            arrivals,
+            intake,
+            draining,
+            giving_up,
+            _lock: lock,
+        })
+    }
+
+    /// Works until told to end, or until a thread has ended by itself.
+    fn work(self, stop: &AtomicBool) -> Result<(), DaemonError> {
+        while !stop.load(Ordering::Relaxed) {
+            if self.intake.is_finished() || self.feed.has_ended() || self.publisher.has_ended() {
+                return self.fail();
+            }
+            thread::sleep(LOOK);
+        }
+        tracing::info!("told to end, finishing what is under way");
+        self.drain()
+    }
+
+    /// A thread has ended by itself: says why. State is as after a kill, which every restart can deal with.
+    fn fail(mut self) -> Result<(), DaemonError> {
+        self.giving_up.store(true, Ordering::Relaxed);
+        self.feed.stop();
+        if self.intake.is_finished() {
+            return match self.intake.join() {
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(())) => Err(DaemonError::Stopped("the intake thread ended early".to_owned())),
+                Err(_) => {
+                    Err(DaemonError::Stopped("the intake thread failed; see the message above".to_owned()))
+                }
+            };
+        }
+        if self.feed.has_ended() {
+            self.feed.join()?;
+        }
+        if self.publisher.has_ended() {
+            self.publisher.stop()?;
+        }
+        Err(DaemonError::Stopped("a thread ended early".to_owned()))
+    }
+
+    /// Ends in order: no more records, what was read is taken, runs under way end, what is ours is published, the group
+    /// is left.
+    fn drain(mut self) -> Result<(), DaemonError> {
+        let grace = self.config.shutdown.grace.duration();
+        let until = Instant::now() + grace;
+        let left = || until.saturating_duration_since(Instant::now());
+        self.status.set_phase(Phase::Draining);
+        self.draining.store(true, Ordering::Relaxed);
+        self.follower.stop();
+        self.feed.stop();
+        self.feed.join()?;
+        self.status.rest(Heart::Poll);
+        while self.budget.in_use().0 > 0 && !left().is_zero() && !self.intake.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let ran = self.runs.end(left() / 2);
+        let published = self.publisher.handle().drain(left() / 2);
+        self.publisher.stop()?;
+        self.giving_up.store(left().is_zero(), Ordering::Relaxed);
+        // Closing the consumer has the intake commit and let go of everything
+        let feed = self.feed;
+        let closing = thread::spawn(move || drop(feed));
+        while !closing.is_finished() && !left().is_zero() && !self.intake.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let closed = closing.is_finished();
+        self.giving_up.store(!closed, Ordering::Relaxed);
+        // It may have ended with an error, which it says below
+        self.arrivals.send(Arrival::End).unwrap_or_default();
+        while !self.intake.is_finished() && !left().is_zero() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        if !self.intake.is_finished() {
+            return Err(DaemonError::Grace(grace));
+        }
+        match self.intake.join() {
+            Ok(ended) => ended?,
+            Err(_) => {
+                return Err(DaemonError::Stopped(
+                    "the intake thread failed; see the message above".to_owned(),
+                ));
+            }
+        }
+        self.status.set_phase(Phase::Stopped);
+        self.http.stop();
+        tracing::info!(ran, published, closed, "ended");
+        Ok(())
+    }
+}
+
+fn read_files(config: &Config) -> Result<Vec<Event>, DaemonError> {
+    if config.events.files.is_empty() {
+        if config.topics.events.is_empty() {
+            return Err(DaemonError::Stopped(
+                "no events are configured: set events.files or topics.events".to_owned(),
+            ));
+        }
+        return Ok(Vec::new());
+    }
+    let paths: Vec<PathBuf> = config.events.files.iter().map(PathBuf::from).collect();
+    Ok(read_events(&paths)?)
+}
+
+fn lock(data_dir: &Path) -> Result<File, DaemonError> {
+    let at =
+        |error: io::Error, path: &Path| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    fs::create_dir_all(data_dir).map_err(|error| at(error, data_dir))?;
+    let path = data_dir.join("lock");
+    let file = File::create(&path).map_err(|error| at(error, &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DaemonError::Busy(data_dir.into())),
+        Err(TryLockError::Error(error)) => Err(at(error, &path).into()),
+    }
+}
+
+/// This instance's name: the configured one, else one that lasts as long as the ledger.
+fn instance(config: &Config, ledger: &Mutex<Ledger>) -> Result<String, DaemonError> {
+    if !config.kafka.group_instance_id.is_empty() {
+        return Ok(config.kafka.group_instance_id.clone());
+    }
+    let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(name) = ledger.meta::<String>(INSTANCE)? {
+        return Ok(name);
+    }
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seed = format!("{}-{}-{}", config.data_dir.display(), process::id(), since.as_nanos());
+    let name = format!("{:016x}", xxh3_64(seed.as_bytes()));
+    ledger.set_meta(INSTANCE, &name)?;
+    Ok(name)
+}
+
+/// Looks whether the brokers are the ones that the ledger knows and have the topics; makes those that are ours.
+fn prepare_cluster(config: &Config, client_id: &str, ledger: &Mutex<Ledger>) -> Result<(), DaemonError> {
+    let cluster = Cluster::connect(&config.kafka, client_id, FIRST_ANSWER)?;
+    if let Some(now) = cluster.id() {
+        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        match ledger.meta::<String>(CLUSTER)? {
+            Some(before) if before != now => {
+                return Err(DaemonError::OtherCluster { path: config.data_dir.clone(), before, now });
+            }
+            Some(_) => {}
+            None => ledger.set_meta(CLUSTER, &now)?,
+        }
+    }
+    for source in &config.source {
+        if cluster.partitions(&source.topic)?.is_none() {
+            return Err(DaemonError::NoTopic(source.topic.clone()));
+        }
+    }
+    let topics = &config.topics;
+    for (topic, compacted) in [
+        (&topics.events, true),
+        (&topics.nuggets, true),
+        (&topics.requests, true),
+        (&topics.dead_letters, false),
+    ] {
+        if topic.is_empty() || cluster.partitions(topic)?.is_some() {
+            continue;
+        }
+        if !topics.create {
+            return Err(DaemonError::Stopped(format!(
+                "topic {topic} does not exist, and topics.create is off"
+            )));
+        }
+        cluster.create(topic, 1, topics.replication, compacted)?;
+        tracing::info!(topic, compacted, "topic made");
+    }
+    Ok(())
+}
+
+fn open_intake(
+    config: &Config,
+    book: &Book,
+    ledger: &Arc<Mutex<Ledger>>,
+    announcer: &Arc<Announcer>,
+) -> Result<Intake, DaemonError> {
+    let options = ShardOptions {
+        writer_memory: config.index.writer_memory.as_usize(),
+        near_threshold: Some(config.clean.near_threshold),
+    };
+    let shards = Shards::new(&config.data_dir, options, config.index.open_shards);
+    let intake = Intake::new(
+        &book.all(),
+        shards,
+        &config.schedule,
+        config.index.clone(),
+        Arc::clone(ledger),
+        Some(Arc::clone(announcer)),
+    )?;
+    refuse_vanished_shards(&intake, ledger)?;
+    Ok(intake)
+}
+
+/// A shard holds at least what a run saw, unless it is being built anew; nothing else would bring back what somebody
+/// removed, because the position lies behind it.
+fn refuse_vanished_shards(intake: &Intake, ledger: &Mutex<Ledger>) -> Result<(), DaemonError> {
+    let requests = ledger.lock().unwrap_or_else(PoisonError::into_inner).requests()?;
+    for request in requests.iter().filter(|request| request.here) {
+        let Some(run) = &request.run else { continue };
+        let held = intake.shards().payload(&request.key)?.map_or(0, |payload| payload.items);
+        let is_passed = request.first.iter().all(|(topic, partition, first)| {
+            intake.next_offset(topic, partition).is_some_and(|next| next > first)
+        });
+        if held == 0 && run.cutoff > 0 && is_passed && !request.first.is_empty() {
+            return Err(DaemonError::Vanished {
+                path: intake.shards().path(&request.key),
+                held,
+                known: run.cutoff,
+                event: request.key.0.clone(),
+                request: request.key.1.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Digest of what in the configuration decides results.
+fn digest(config: &Config) -> String {
+    let of_result = (
+        &config.clean,
+        (&config.schedule.lateness, &config.schedule.out_of_orderness, config.schedule.revise_late),
+        &config.search,
+        &config.facts,
+    );
+    // Numbers and texts always print
+    let text = serde_json::to_string(&of_result).unwrap_or_default();
+    format!("{:016x}", xxh3_64(text.as_bytes()))
+}
+
+/// Bytes that may still be written on the disk of a folder; nothing where the system does not say.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// tantivy and SQLite do not always say that the disk is full, but it can be seen.
+fn if_disk_is_full(data_dir: &Path, error: DaemonError) -> DaemonError {
+    let is_about_state = matches!(
+        error,
+        DaemonError::Intake(IntakeError::Index(_) | IntakeError::Ledger(_))
+            | DaemonError::Index(_)
+            | DaemonError::Ledger(_)
+            | DaemonError::Run(_)
+            | DaemonError::Publish(PublishError::Ledger(_))
+            | DaemonError::Io(_)
+    );
+    let reason = error.to_string();
+    let says_so = ["No space left", "os error 28", "disk is full"].iter().any(|text| reason.contains(text));
+    let is_full = free_bytes(data_dir).is_some_and(|free| free < 1 << 20);
+    if is_about_state && (says_so || is_full) {
+        DaemonError::DiskFull { path: data_dir.into(), reason }
+    } else {
+        error
+    }
+}

@@ -1,0 +1,201 @@
+//! Runs of requests on worker threads: several events at once, the requests of one event in the order in which they
+//! came due, because each sees what the ones before it have said.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    index::{Analysis, Analyzer},
+    intake::Due,
+    model::EventId,
+    publish::kafka::PublisherHandle,
+    request::{Pipeline, Ran, RunError},
+    telemetry::{self, Metrics, RunOutcome, Stage, Status},
+};
+
+/// The queue and its workers.
+pub(super) struct Runs {
+    shared: Arc<Shared>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    pipeline: Pipeline,
+    publisher: PublisherHandle,
+    status: Arc<Status>,
+    metrics: Arc<Metrics>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Due>,
+    /// Events of which a request is being run.
+    running: BTreeSet<EventId>,
+    ending: bool,
+    failed: Option<RunError>,
+}
+
+impl Runs {
+    pub(super) fn start(
+        workers: usize,
+        pipeline: Pipeline,
+        publisher: PublisherHandle,
+        status: Arc<Status>,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            pipeline,
+            publisher,
+            status,
+            metrics,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let workers = (0..workers.max(1))
+            .map(|number| {
+                let shared = Arc::clone(&shared);
+                thread::Builder::new().name(format!("run-{number}")).spawn(move || shared.serve())
+            })
+            .collect::<std::io::Result<Vec<_>>>()?;
+        Ok(Self { shared, workers: Mutex::new(workers) })
+    }
+
+    /// Queues a request; never waits. What is queued and not run when the process ends is in the ledger.
+    pub(super) fn submit(&self, due: Due) {
+        let mut state = self.shared.state();
+        state.waiting.push_back(due);
+        self.shared.tell(&state);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Takes the events' requests out of the queue: their partitions are somebody else's now.
+    pub(super) fn cancel(&self, events: &[EventId]) {
+        let mut state = self.shared.state();
+        state.waiting.retain(|due| !events.contains(&due.key.0));
+        self.shared.tell(&state);
+    }
+
+    /// Why a run failed for good.
+    pub(super) fn failure(&self) -> Option<RunError> {
+        self.shared.state().failed.take()
+    }
+
+    /// Waits for the runs under way, not for the queue; false where the time is up.
+    pub(super) fn end(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut state = self.shared.state();
+        state.ending = true;
+        state.waiting.clear();
+        self.shared.changed.notify_all();
+        while !state.running.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        for worker in self.workers.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // A worker that panicked has said so on stderr
+            worker.join().unwrap_or_default();
+        }
+        true
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, state: &State) {
+        let (running, waiting) = (state.running.len() as u64, state.waiting.len() as u64);
+        self.status.set_runs(telemetry::Runs { running, waiting });
+    }
+
+    fn serve(&self) {
+        let mut analyzer = Analyzer::new(Analysis::Stemmed);
+        while let Some(due) = self.next() {
+            let event = due.key.0.clone();
+            let running = Running { shared: self, event };
+            self.run(due, &mut analyzer);
+            drop(running);
+        }
+    }
+
+    /// The first request in the queue of an event of which none is being run; nothing at the end.
+    fn next(&self) -> Option<Due> {
+        let mut state = self.state();
+        loop {
+            if state.ending {
+                return None;
+            }
+            let free = state.waiting.iter().position(|due| !state.running.contains(&due.key.0));
+            if let Some(due) = free.and_then(|place| state.waiting.remove(place)) {
+                state.running.insert(due.key.0.clone());
+                self.tell(&state);
+                return Some(due);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run(&self, due: Due, analyzer: &mut Analyzer) {
+        let (key, revision) = (due.key.clone(), due.revision);
+        match self.pipeline.run(due, analyzer) {
+            Ok(ran) => {
+                self.count(&ran);
+                tracing::info!(
+                    event = %key.0, request = %key.1, revision, nuggets = ran.record.nuggets,
+                    items = ran.record.items, stands = ran.stands, took_ms = ran.took.as_millis(),
+                    closed = ran.closed_with.is_some(), "request run"
+                );
+                self.publisher.wake();
+            }
+            Err(RunError::Unknown(event, request)) => {
+                self.metrics.run(RunOutcome::Failed);
+                tracing::warn!(%event, %request, "a request to run is no longer among the events, left out");
+            }
+            Err(error) => {
+                self.metrics.run(RunOutcome::Failed);
+                tracing::error!(event = %key.0, request = %key.1, revision, %error, "a request cannot be run");
+                self.state().failed.get_or_insert(error);
+            }
+        }
+    }
+
+    fn count(&self, ran: &Ran) {
+        self.metrics.run(match (ran.closed_with, ran.record.items) {
+            (None, _) => RunOutcome::Interim,
+            (Some(closed_with), items) if items > u64::from(closed_with) => RunOutcome::Revised,
+            (Some(_), _) => RunOutcome::Final,
+        });
+        self.metrics.stage(Stage::Search, ran.searched);
+        self.metrics.stage(Stage::Facts, ran.took.saturating_sub(ran.searched));
+        self.metrics.stage(Stage::Total, ran.took);
+    }
+}
+
+/// Frees the event for its next request, however the run ended.
+struct Running<'a> {
+    shared: &'a Shared,
+    event: EventId,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.running.remove(&self.event);
+        self.shared.tell(&state);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+}
