@@ -90,7 +90,7 @@ impl PublisherHandle {
         self.shared.changed.notify_all();
         while state.done < wanted {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.shared.stopping.load(Ordering::Relaxed) {
                 return false;
             }
             let waited = self.shared.changed.wait_timeout(state, left);
