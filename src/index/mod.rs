@@ -8,6 +8,7 @@
 
 mod analysis;
 mod folder;
+mod inspect;
 mod payload;
 mod prepare;
 mod schema;
@@ -16,26 +17,29 @@ mod shards;
 mod size;
 mod snapshot;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use tantivy::{TantivyError, directory::error::OpenReadError};
 
 pub use analysis::{Analysis, Analyzer};
+pub use inspect::{ShardStats, shard_stats, verify_shard};
 pub use payload::{Payload, Positions};
 pub use prepare::{Prepared, Preparer};
 pub use shard::{Shard, ShardOptions, Verdict};
-pub use shards::{ShardKey, Shards, TakenShard};
+pub use shards::{ShardKey, Shards, TakenShard, shard_folder, shards_in};
 pub use size::Size;
 pub use snapshot::{Group, Posting, Snapshot, StoredItem};
 
-/// What can go wrong with a shard. Each names the folder.
+/// What can go wrong with a shard. Each names the folder, and the command that tells more or mends it.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// tantivy refused; a full disk or a damaged file. Its writer's thread does not say which.
-    #[error("shard {path} cannot be read or written (is the disk full, or a file damaged?): {source}")]
+    #[error("shard {path} {}: {source}", complaint(.path, .source))]
     Tantivy {
         /// The shard's folder.
         path: PathBuf,
         /// tantivy's reason.
-        source: tantivy::TantivyError,
+        source: TantivyError,
     },
     /// The folder cannot be made or read.
     #[error("shard {path}: {source}")]
@@ -46,11 +50,39 @@ pub enum IndexError {
         source: std::io::Error,
     },
     /// The shard was written by another version of nuggetd, or something else wrote to it.
-    #[error("shard {path}: {reason}")]
+    #[error("shard {path}: {reason} ({})", mending(.path))]
     Foreign {
         /// The shard's folder.
         path: PathBuf,
         /// What does not fit.
         reason: String,
     },
+}
+
+/// What to say of tantivy's reason. A full disk must not have anybody delete what is whole.
+fn complaint(path: &Path, source: &TantivyError) -> String {
+    let damaged = matches!(
+        source,
+        TantivyError::DataCorruption(_)
+            | TantivyError::IncompatibleIndex(_)
+            | TantivyError::OpenReadError(
+                OpenReadError::FileDoesNotExist(_) | OpenReadError::IncompatibleIndex(_)
+            )
+    );
+    if damaged {
+        format!("is damaged ({})", mending(path))
+    } else {
+        "cannot be read or written (is the disk full, or a file damaged? `nuggetd index verify` tells)".to_owned()
+    }
+}
+
+/// The command that makes the shard in a folder anew.
+fn mending(path: &Path) -> String {
+    match (path.parent().and_then(Path::file_name), path.file_name()) {
+        (Some(event), Some(request)) => {
+            let (event, request) = (event.display(), request.display());
+            format!("`nuggetd index rebuild --event {event} --request {request} --yes` takes its items from Kafka again")
+        }
+        _ => "`nuggetd index verify` tells more".to_owned(),
+    }
 }

@@ -25,9 +25,39 @@ impl Positions {
         })
     }
 
-    /// Forgets a topic: its records are looked at anew.
-    pub fn remove_topic(&mut self, topic: &str) {
-        self.0.remove(topic);
+    /// Whether the partition was ever taken from.
+    pub fn knows(&self, topic: &str, partition: i32) -> bool {
+        self.0.get(topic).is_some_and(|partitions| partitions.contains_key(&partition))
+    }
+
+    /// Whether nothing was taken from anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets partitions: their records are looked at anew.
+    pub fn forget(&mut self, is_theirs: impl Fn(&str, i32) -> bool) {
+        for (topic, partitions) in &mut self.0 {
+            partitions.retain(|&partition, _| !is_theirs(topic, partition));
+        }
+        self.0.retain(|_, partitions| !partitions.is_empty());
+    }
+
+    /// Goes back to `offset`: this record and what follows are wanted again. Does nothing where they have not been
+    /// taken.
+    pub fn go_back(&mut self, topic: &str, partition: i32, offset: u64) {
+        if let Some(next) = self.0.get_mut(topic).and_then(|partitions| partitions.get_mut(&partition)) {
+            *next = offset.min(*next);
+        }
+    }
+
+    /// Takes over what others have taken beyond these.
+    pub fn include(&mut self, others: &Self) {
+        for (topic, partition, next) in others.iter() {
+            if let Some(last) = next.checked_sub(1) {
+                self.advance(topic, partition, last);
+            }
+        }
     }
 
     /// Notes that the record at `offset` and all before it are taken.
@@ -79,5 +109,24 @@ mod tests {
         positions.advance("items", 3, 2);
         assert_eq!(positions.next("items", 3), 8);
         assert_eq!(positions.next("items", 4), 0);
+    }
+
+    #[test]
+    fn positions_go_back_only_where_it_is_asked_for() {
+        let mut positions = Positions::default();
+        positions.advance("items", 0, 9);
+        positions.advance("items", 1, 9);
+        positions.advance("other", 0, 9);
+        positions.go_back("items", 0, 4);
+        positions.go_back("items", 1, 40);
+        positions.go_back("items", 2, 4);
+        assert_eq!(
+            positions.iter().collect::<Vec<_>>(),
+            [("items", 0, 4), ("items", 1, 10), ("other", 0, 10)]
+        );
+        positions.forget(|topic, partition| topic == "items" && partition == 0);
+        assert!(!positions.knows("items", 0) && positions.knows("items", 1));
+        positions.forget(|topic, _| topic == "items");
+        assert_eq!(positions.iter().collect::<Vec<_>>(), [("other", 0, 10)]);
     }
 }

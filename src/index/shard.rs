@@ -169,9 +169,13 @@ impl Shard {
 
     /// Makes what was added durable and searchable, together with the positions up to which records were taken.
     /// The only place that commits.
+    ///
+    /// The stream may stand before what the shard has: after a kill between the shards' commits and the checkpoint, or
+    /// while another shard is built anew. What the shard has it does not forget, or it would take it twice after the
+    /// next start.
     pub fn commit(&mut self, positions: &Positions) -> Result<(), IndexError> {
         self.hand_over()?;
-        self.payload.positions = positions.clone();
+        self.payload.positions.include(positions);
         self.payload.format = FORMAT;
         let payload = serde_json::to_string(&self.payload).map_err(|error| IndexError::Foreign {
             path: self.path.clone(),
@@ -182,6 +186,13 @@ impl Shard {
         commit.commit().map_err(at(&self.path))?;
         self.dirty = false;
         Ok(())
+    }
+
+    /// Forgets where these partitions stood, and commits: their records are new to the shard. Its items stay.
+    pub fn forget(&mut self, is_theirs: impl Fn(&str, i32) -> bool) -> Result<(), IndexError> {
+        self.payload.positions.forget(&is_theirs);
+        self.resumed_at.forget(&is_theirs);
+        self.commit(&Positions::default())
     }
 
     /// The committed items, up to `cutoff` of them.
@@ -227,5 +238,74 @@ impl Shard {
             finder.remember_duplicate(hash, first);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        clean::Cleaner,
+        index::Preparer,
+        model::{EventId, Item, Language, SourceType, StreamId, UnixSeconds},
+    };
+
+    fn open(path: &Path) -> Shard {
+        Shard::open(path, &ShardOptions { writer_memory: 15_000_000, near_threshold: Some(0.8) }).unwrap()
+    }
+
+    fn prepared(number: u64) -> Prepared {
+        let item = Item {
+            event: EventId::new("E-1").unwrap(),
+            stream_id: StreamId::new(format!("E-1-Twitter-{number}-0")).unwrap(),
+            unix_timestamp: UnixSeconds::new(1_512_604_800).unwrap(),
+            text: format!("{number} homes destroyed"),
+            source_type: SourceType::from_name("Twitter"),
+            source: None,
+            language: None,
+            origin: None,
+        };
+        Preparer::new(Arc::new(Cleaner::new())).prepare(item, Language::English)
+    }
+
+    #[test]
+    fn a_commit_at_an_earlier_position_forgets_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shard = open(folder.path());
+        shard.add(prepared(1)).unwrap();
+        let mut positions = Positions::default();
+        positions.advance("items", 0, 99);
+        shard.commit(&positions).unwrap();
+        shard.close().unwrap();
+        // The stream stands before it, and another partition brings something
+        let mut shard = open(folder.path());
+        shard.add(prepared(2)).unwrap();
+        let mut positions = Positions::default();
+        positions.advance("items", 0, 49);
+        positions.advance("items", 1, 7);
+        shard.commit(&positions).unwrap();
+        shard.close().unwrap();
+        let shard = open(folder.path());
+        assert!(shard.has("items", 0, 99) && !shard.has("items", 0, 100));
+        assert!(shard.has("items", 1, 7) && !shard.has("items", 1, 8));
+    }
+
+    #[test]
+    fn what_a_shard_forgets_is_new_to_it_and_its_items_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shard = open(folder.path());
+        shard.add(prepared(1)).unwrap();
+        let mut positions = Positions::default();
+        positions.advance("items", 0, 99);
+        positions.advance("items", 1, 99);
+        shard.commit(&positions).unwrap();
+        shard.forget(|topic, partition| topic == "items" && partition == 1).unwrap();
+        assert!(shard.has("items", 0, 99) && !shard.has("items", 1, 0));
+        shard.close().unwrap();
+        let shard = open(folder.path());
+        assert!(shard.has("items", 0, 99) && !shard.has("items", 1, 0));
+        assert_eq!(shard.snapshot(None).unwrap().items(), 1);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    ffi::OsStr,
+    fs, io,
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
 };
@@ -15,6 +16,54 @@ use crate::model::{EventId, RequestId};
 
 /// Which shard: the event and its request.
 pub type ShardKey = (EventId, RequestId);
+
+/// Where shards lie in a data folder.
+const ROOT: &str = "shards";
+
+fn in_root(root: &Path, (event, request): &ShardKey) -> PathBuf {
+    root.join(event.as_str()).join(request.as_str())
+}
+
+/// The folder of a shard in a data folder.
+pub fn shard_folder(data_dir: &Path, key: &ShardKey) -> PathBuf {
+    in_root(&data_dir.join(ROOT), key)
+}
+
+/// The shards that have a folder in a data folder, by name. Folders whose names name no event or request are not
+/// shards.
+pub fn shards_in(data_dir: &Path) -> Result<Vec<ShardKey>, IndexError> {
+    let mut keys = Vec::new();
+    for event in folders_in(&data_dir.join(ROOT))? {
+        let Some(id) = named(&event).and_then(|name| EventId::new(name).ok()) else { continue };
+        for request in folders_in(&event)? {
+            let Some(request) = named(&request).and_then(|name| RequestId::new(name).ok()) else { continue };
+            keys.push((id.clone(), request));
+        }
+    }
+    keys.sort();
+    Ok(keys)
+}
+
+fn named(folder: &Path) -> Option<&str> {
+    folder.file_name().and_then(OsStr::to_str)
+}
+
+fn folders_in(path: &Path) -> Result<Vec<PathBuf>, IndexError> {
+    let fail = |source| IndexError::Io { path: path.into(), source };
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(fail(error)),
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        if entry.file_type().map_err(fail)?.is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    Ok(folders)
+}
 
 struct Open {
     shard: Shard,
@@ -62,7 +111,7 @@ impl Shards {
     /// The shards under `data_dir`, of which at most `most_open` (at least one) are open for writing at once.
     pub fn new(data_dir: &Path, options: ShardOptions, most_open: usize) -> Self {
         Self {
-            root: data_dir.join("shards"),
+            root: data_dir.join(ROOT),
             options,
             most_open: most_open.max(1),
             open: BTreeMap::new(),
@@ -73,8 +122,8 @@ impl Shards {
     }
 
     /// The folder of a shard.
-    pub fn path(&self, (event, request): &ShardKey) -> PathBuf {
-        self.root.join(event.as_str()).join(request.as_str())
+    pub fn path(&self, key: &ShardKey) -> PathBuf {
+        in_root(&self.root, key)
     }
 
     /// The shard, opened where it is not. Call [`Self::shrink`] between records.

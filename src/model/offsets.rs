@@ -34,9 +34,12 @@ impl Offsets {
         }
     }
 
-    /// Forgets a topic.
-    pub fn remove_topic(&mut self, topic: &str) {
-        self.0.remove(topic);
+    /// Forgets partitions.
+    pub fn forget(&mut self, is_theirs: impl Fn(&str, i32) -> bool) {
+        for (topic, partitions) in &mut self.0 {
+            partitions.retain(|&partition, _| !is_theirs(topic, partition));
+        }
+        self.0.retain(|_, partitions| !partitions.is_empty());
     }
 
     /// Whether there is no partition.
