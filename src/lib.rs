@@ -26,3 +26,4 @@ pub mod schedule;
 pub mod search;
 pub mod stream;
 pub mod telemetry;
+pub mod upkeep;

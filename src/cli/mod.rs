@@ -6,6 +6,7 @@
 mod clean;
 mod config;
 mod demo;
+mod index;
 mod interrupt;
 mod preflight;
 mod replay;
@@ -45,6 +46,8 @@ enum Command {
     Clean(clean::Clean),
     /// Rank the items of an archive for each request and query
     Search(search::SearchCommand),
+    /// Look at, check and mend the shards and the ledger
+    Index(index::IndexCommand),
     /// Check or print the configuration
     Config(config::ConfigCommand),
     /// Print the JSON Schema of a record
@@ -122,6 +125,7 @@ pub fn main() -> ExitCode {
         Command::Replay(command) => command.run(),
         Command::Clean(command) => command.run(),
         Command::Search(command) => command.run(),
+        Command::Index(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Schema(command) => command.run(),
     };

@@ -51,7 +51,10 @@ pub fn verify_shard(path: &Path) -> Result<Option<Payload>, IndexError> {
         let snapshot = Snapshot::of(path, &index, None)?;
         if snapshot.documents() != payload.searchable() {
             let (counted, said) = (snapshot.documents(), payload.searchable());
-            return Err(foreign(path, format!("{counted} of its items are searchable, its payload says {said}")));
+            return Err(foreign(
+                path,
+                format!("{counted} of its items are searchable, its payload says {said}"),
+            ));
         }
         if let Some(arrival) = snapshot.searchable().last() {
             snapshot.item(arrival)?;

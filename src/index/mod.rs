@@ -59,6 +59,17 @@ pub enum IndexError {
     },
 }
 
+impl IndexError {
+    /// What is wrong, without the folder and without what mends it.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Tantivy { source, .. } => source.to_string(),
+            Self::Io { source, .. } => source.to_string(),
+            Self::Foreign { reason, .. } => reason.clone(),
+        }
+    }
+}
+
 /// What to say of tantivy's reason. A full disk must not have anybody delete what is whole.
 fn complaint(path: &Path, source: &TantivyError) -> String {
     let damaged = matches!(
@@ -72,7 +83,8 @@ fn complaint(path: &Path, source: &TantivyError) -> String {
     if damaged {
         format!("is damaged ({})", mending(path))
     } else {
-        "cannot be read or written (is the disk full, or a file damaged? `nuggetd index verify` tells)".to_owned()
+        "cannot be read or written (is the disk full, or a file damaged? `nuggetd index verify` tells)"
+            .to_owned()
     }
 }
 
@@ -81,7 +93,9 @@ fn mending(path: &Path) -> String {
     match (path.parent().and_then(Path::file_name), path.file_name()) {
         (Some(event), Some(request)) => {
             let (event, request) = (event.display(), request.display());
-            format!("`nuggetd index rebuild --event {event} --request {request} --yes` takes its items from Kafka again")
+            format!(
+                "`nuggetd index rebuild --event {event} --request {request} --yes` takes its items from Kafka again"
+            )
         }
         _ => "`nuggetd index verify` tells more".to_owned(),
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::{Ledger, LedgerError, count, requests::replace_nuggets};
+use super::{Ledger, LedgerError, count, mend::without_stale, requests::replace_nuggets};
 use crate::{
     index::ShardKey,
     model::{EventId, Nugget, RequestId, RequestState, RequestStatus},
@@ -109,13 +109,14 @@ impl Ledger {
     }
 
     fn replace(&mut self, status: &RequestStatus, here: bool) -> Result<(), LedgerError> {
-        let first = self.print("a request's first items", &status.first)?;
+        let key = (status.event.clone(), status.request.clone());
+        let first = without_stale(&self.stale()?, &key, &status.first);
+        let first_text = self.print("a request's first items", &first)?;
         let record = status.run.as_ref().map(|run| self.print("a request's record", run)).transpose()?;
         let items = status.run.as_ref().and_then(|run| u32::try_from(run.items).ok());
         let closed = status.state == RequestState::Final;
         let closed_with =
             status.closed_with.and_then(|items| u32::try_from(items).ok()).or(items.filter(|_| closed));
-        let key = (status.event.clone(), status.request.clone());
         let mut nuggets = self.heard_nuggets(&key)?;
         nuggets.sort_by_key(|nugget| nugget.rank);
         let lines = nuggets.iter().map(|nugget| self.print("a nugget", nugget));
@@ -126,9 +127,9 @@ impl Ledger {
                 "INSERT OR REPLACE INTO requests
                  (event, request, first, here, closed, first_cutoff, revision, cutoff, record)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                params![event, request, first, here, closed, closed_with, status.revision, items, record],
+                params![event, request, first_text, here, closed, closed_with, status.revision, items, record],
             )?;
-            for (topic, partition, _) in status.first.iter() {
+            for (topic, partition, _) in first.iter() {
                 transaction.execute(
                     "INSERT OR IGNORE INTO homes (event, topic, partition) VALUES (?1, ?2, ?3)",
                     params![event, topic, partition],

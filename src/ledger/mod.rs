@@ -5,16 +5,18 @@
 
 mod announce;
 mod known;
+mod mend;
 mod outbox;
 mod requests;
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use announce::Announcer;
 pub use known::{Heard, nugget_key, read_nugget_key, request_key};
+pub use mend::{Forgotten, ReadAgain};
 pub use outbox::{Batch, Entry, Outbox, Waiting};
 pub use requests::{Asked, KnownRequest};
 
@@ -63,11 +65,14 @@ const TABLES: &str = "
         PRIMARY KEY (event, request, name)
     ) STRICT, WITHOUT ROWID;";
 
-/// What can go wrong with the ledger.
+/// What to run where the file is of no use any more.
+const MOVE_ASIDE: &str = "`nuggetd index rebuild --ledger --yes` moves it aside and begins another";
+
+/// What can go wrong with the ledger. Each names the file, and the command that mends it where one does.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// SQLite refused; a full disk, a damaged file, a file that another process holds.
-    #[error("ledger {path}: {source}")]
+    #[error("ledger {path}: {source}{}", mending(.source))]
     Sqlite {
         /// The file.
         path: PathBuf,
@@ -75,7 +80,7 @@ pub enum LedgerError {
         source: rusqlite::Error,
     },
     /// What stands in the ledger cannot be read.
-    #[error("ledger {path}: {what} cannot be read: {reason}")]
+    #[error("ledger {path}: {what} cannot be read: {reason} ({MOVE_ASIDE})")]
     Content {
         /// The file.
         path: PathBuf,
@@ -84,6 +89,36 @@ pub enum LedgerError {
         /// Why.
         reason: String,
     },
+}
+
+impl LedgerError {
+    /// What is wrong, without the file and without what mends it.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Sqlite { source, .. } => source.to_string(),
+            Self::Content { what, reason, .. } => format!("{what} cannot be read: {reason}"),
+        }
+    }
+
+    fn of_another_version(path: &Path, format: i64) -> Self {
+        Self::Content {
+            path: path.into(),
+            what: "the format".to_owned(),
+            reason: format!("it is {format}, this version of nuggetd writes {FORMAT}"),
+        }
+    }
+}
+
+/// What to say besides SQLite's reason. A full disk or a file in use must not have anybody throw the ledger away.
+fn mending(source: &rusqlite::Error) -> String {
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => format!(" ({MOVE_ASIDE})"),
+        Some(ErrorCode::DiskFull) => " (make room and start again)".to_owned(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            " (another program has it open)".to_owned()
+        }
+        _ => " (`nuggetd index verify` tells if it is damaged)".to_owned(),
+    }
 }
 
 /// How far a stream was taken: everything before `positions` is in the shards or counted here.
@@ -141,11 +176,7 @@ impl Ledger {
         prepare(&mut connection).map_err(fail)?;
         let format: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
         if format != FORMAT {
-            return Err(LedgerError::Content {
-                path: path.into(),
-                what: "the format".to_owned(),
-                reason: format!("it is {format}, this version of nuggetd writes {FORMAT}"),
-            });
+            return Err(LedgerError::of_another_version(path, format));
         }
         Ok(Self { path: path.into(), connection })
     }
@@ -329,5 +360,6 @@ mod tests {
         std::fs::write(&path, "not a database, but long enough to be read as one".repeat(40)).unwrap();
         let error = Ledger::open(&path).err().unwrap().to_string();
         assert!(error.contains("ledger.sqlite"), "{error}");
+        assert!(error.contains("nuggetd index rebuild --ledger --yes"), "{error}");
     }
 }
