@@ -99,3 +99,85 @@ fn folder_bytes(path: &Path) -> io::Result<u64> {
 fn foreign(path: &Path, reason: String) -> IndexError {
     IndexError::Foreign { path: PathBuf::from(path), reason }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        thread,
+    };
+
+    use super::*;
+    use crate::{
+        clean::Cleaner,
+        index::{Positions, Preparer, Shard, ShardOptions},
+        model::{EventId, Item, Language, SourceType, StreamId, UnixSeconds},
+    };
+
+    fn item(number: u32) -> Item {
+        Item {
+            event: EventId::new("E-1").unwrap(),
+            stream_id: StreamId::new(format!("E-1-Twitter-{number}-0")).unwrap(),
+            unix_timestamp: UnixSeconds::new(1_512_604_800).unwrap(),
+            text: format!("{number} homes destroyed"),
+            source_type: SourceType::from_name("Twitter"),
+            source: None,
+            language: None,
+            origin: None,
+        }
+    }
+
+    #[test]
+    fn a_shard_that_is_written_meanwhile_has_no_faults() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ShardOptions { writer_memory: 15_000_000, near_threshold: Some(0.8) };
+        let mut shard = Shard::open(folder.path(), &options).unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        let looking = {
+            let (path, done) = (folder.path().to_owned(), Arc::clone(&done));
+            thread::spawn(move || {
+                let mut looks = 0;
+                while !done.load(Ordering::Relaxed) {
+                    verify_shard(&path).unwrap();
+                    shard_stats(&path).unwrap();
+                    looks += 1;
+                }
+                looks
+            })
+        };
+        let mut preparer = Preparer::new(Arc::new(Cleaner::new()));
+        for number in 0..100 {
+            shard.add(preparer.prepare(item(number), Language::English)).unwrap();
+            shard.commit(&Positions::default()).unwrap();
+        }
+        shard.close().unwrap();
+        done.store(true, Ordering::Relaxed);
+        assert!(looking.join().unwrap() > 0);
+        assert_eq!(verify_shard(folder.path()).unwrap().unwrap().items, 100);
+        assert!(shard_stats(folder.path()).unwrap().unwrap().segments < 100, "merges took files away");
+    }
+
+    #[test]
+    fn what_cannot_be_opened_says_what_mends_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shards/E-1/E-1-r0");
+        let options = ShardOptions { writer_memory: 15_000_000, near_threshold: Some(0.8) };
+        let mut shard = Shard::open(&path, &options).unwrap();
+        let mut preparer = Preparer::new(Arc::new(Cleaner::new()));
+        shard.add(preparer.prepare(item(1), Language::English)).unwrap();
+        shard.commit(&Positions::default()).unwrap();
+        shard.close().unwrap();
+        let repair = "`nuggetd index rebuild --event E-1 --request E-1-r0 --yes`";
+        let store = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+        let store = store.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "store"));
+        fs::remove_file(store.unwrap()).unwrap();
+        let error = Snapshot::open(&path, None).err().unwrap().to_string();
+        assert!(error.contains(repair) && error.contains("is damaged"), "{error}");
+        fs::write(path.join("meta.json"), "no JSON").unwrap();
+        let error = Shard::open(&path, &options).err().unwrap().to_string();
+        assert!(error.contains(repair) && error.contains("is damaged"), "{error}");
+    }
+}

@@ -301,6 +301,8 @@ mod tests {
         positions.advance("items", 0, 99);
         positions.advance("items", 1, 99);
         shard.commit(&positions).unwrap();
+        shard.close().unwrap();
+        let mut shard = open(folder.path());
         shard.forget(|topic, partition| topic == "items" && partition == 1).unwrap();
         assert!(shard.has("items", 0, 99) && !shard.has("items", 1, 0));
         shard.close().unwrap();
