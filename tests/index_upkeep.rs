@@ -1,5 +1,7 @@
 //! The state can be looked at, checked and mended: whatever is damaged is named with the command that mends it.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod support;
 
 use std::{
@@ -37,7 +39,7 @@ impl Replayed {
     }
 
     /// The same state as a daemon's: nothing says that it was made from an archive.
-    fn as_a_daemons(self) -> Self {
+    fn of_a_daemon(self) -> Self {
         let ledger = rusqlite::Connection::open(self.state.join("ledger.sqlite")).unwrap();
         assert_eq!(ledger.execute("DELETE FROM meta WHERE key = 'inputs'", []).unwrap(), 1);
         self
@@ -107,7 +109,7 @@ fn what_is_whole_has_no_faults() {
 #[test]
 fn a_cut_file_is_named_with_its_repair() {
     for ending in ["store", "idx", "fast"] {
-        let replayed = Replayed::new().as_a_daemons();
+        let replayed = Replayed::new().of_a_daemon();
         let file = file_of(&replayed.shard("E-1-r0"), ending);
         let length = fs::metadata(&file).unwrap().len();
         File::options().write(true).open(&file).unwrap().set_len(length / 2).unwrap();
@@ -123,7 +125,7 @@ fn a_cut_file_is_named_with_its_repair() {
 #[test]
 fn a_flipped_bit_is_found() {
     for ending in ["store", "idx", "fast", "term"] {
-        let replayed = Replayed::new().as_a_daemons();
+        let replayed = Replayed::new().of_a_daemon();
         let file = file_of(&replayed.shard("E-1-r1"), ending);
         let mut bytes = fs::read(&file).unwrap();
         bytes[0] ^= 1;
@@ -139,7 +141,7 @@ fn a_flipped_bit_is_found() {
 
 #[test]
 fn a_damaged_meta_file_is_named_with_its_repair() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     fs::write(replayed.shard("E-1-r0").join("meta.json"), "no JSON").unwrap();
     let fault = replayed.fault();
     assert!(fault.contains("nuggetd index rebuild --event E-1 --request E-1-r0 --yes"), "{fault}");
@@ -160,7 +162,7 @@ fn a_damaged_meta_file_is_named_with_its_repair() {
 
 #[test]
 fn a_removed_shard_is_named_with_its_repair() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     fs::remove_dir_all(replayed.shard("E-1-r1")).unwrap();
     let fault = replayed.fault();
     assert!(fault.contains("it is missing, the ledger knows 20 or more items"), "{fault}");
@@ -169,7 +171,7 @@ fn a_removed_shard_is_named_with_its_repair() {
 
 #[test]
 fn a_shard_of_another_request_is_named() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     let (from, to) = (replayed.shard("E-1-r0"), replayed.shard("E-1-r9"));
     fs::create_dir(&to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -184,7 +186,7 @@ fn a_shard_of_another_request_is_named() {
 
 #[test]
 fn a_damaged_ledger_is_named_and_put_aside() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     let ledger = replayed.state.join("ledger.sqlite");
     let garbage = "no database, however long it is read".repeat(400);
     fs::write(&ledger, &garbage).unwrap();
@@ -206,7 +208,7 @@ fn a_damaged_ledger_is_named_and_put_aside() {
 
 #[test]
 fn a_damaged_page_of_the_ledger_is_found() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     let path = replayed.state.join("ledger.sqlite");
     let mut bytes = fs::read(&path).unwrap();
     // The first page holds the header and the tables' definitions
@@ -221,7 +223,7 @@ fn a_damaged_page_of_the_ledger_is_found() {
 
 #[test]
 fn a_rebuild_goes_back_to_the_first_item() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     let arguments = ["rebuild", "--event", "E-1", "--request", "E-1-r1"];
     let said = replayed.index(&arguments).done().stdout;
     assert!(said.contains("read again from 20, was at 40") && said.contains("nothing was changed"), "{said}");
@@ -241,7 +243,7 @@ fn a_rebuild_goes_back_to_the_first_item() {
 
 #[test]
 fn a_reset_forgets_positions_and_keeps_items() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     let topic = replayed.positions()[0].0.clone();
     Ledger::open(&replayed.state.join("ledger.sqlite")).unwrap().set_meta("cluster", &"old").unwrap();
     let none = replayed.index(&["reset-positions", "--topic", "another", "--yes"]).done().stdout;
@@ -267,7 +269,7 @@ fn a_reset_forgets_positions_and_keeps_items() {
 
 #[test]
 fn what_changes_the_state_waits_for_nobody_who_works_there() {
-    let replayed = Replayed::new().as_a_daemons();
+    let replayed = Replayed::new().of_a_daemon();
     let lock = File::create(replayed.state.join("lock")).unwrap();
     lock.lock().unwrap();
     for arguments in [

@@ -1,5 +1,7 @@
 //! After a repair the stream is read again, and the shards hold exactly its items.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod support;
 
 use std::{
