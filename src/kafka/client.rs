@@ -7,7 +7,7 @@ use rdkafka::{ClientConfig, client::Client, error::KafkaError, types::RDKafkaTyp
 
 use super::{
     log::{LogContext, level},
-    properties::{needs_tls, ours, resolve},
+    properties::{needs_tls, ours, resolve, unreadable_file},
 };
 use crate::config::{KafkaConfig, Properties};
 
@@ -146,6 +146,9 @@ fn property(name: &str, written: &str) -> Result<String, String> {
     let value = resolve(written)?;
     if cfg!(not(feature = "tls")) && needs_tls(name, &value) {
         return Err("this build has no TLS: build with `cargo build --release --features tls`".to_owned());
+    }
+    if let Some(reason) = unreadable_file(name, &value) {
+        return Err(reason);
     }
     match ClientConfig::new().set(name, &value).create_native_config() {
         Ok(_) => Ok(value),

@@ -53,6 +53,17 @@ pub(super) fn needs_tls(name: &str, value: &str) -> bool {
     }
 }
 
+/// Why a file that a property names cannot be read, where it cannot: librdkafka would say that it failed, but not which
+/// file it was.
+pub(super) fn unreadable_file(name: &str, path: &str) -> Option<String> {
+    let is_path = name.starts_with("ssl.") && name.ends_with(".location");
+    // `probe` looks where systems have their certificates
+    if !is_path || path.is_empty() || (name == "ssl.ca.location" && path == "probe") {
+        return None;
+    }
+    fs::File::open(path).err().map(|error| format!("{path}: {error}"))
+}
+
 /// The value that a property has: what is written, or what the file or the variable holds that it names.
 pub(super) fn resolve(written: &str) -> Result<String, String> {
     if let Some(path) = written.strip_prefix("file:") {
@@ -98,6 +109,15 @@ mod tests {
         }
         assert_eq!(resolve("env:CARGO_PKG_NAME").unwrap(), "nuggetd");
         assert_eq!(resolve("plain").unwrap(), "plain");
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_read_is_named() {
+        let message = unreadable_file("ssl.certificate.location", "/no/such.pem").unwrap();
+        assert!(message.contains("/no/such.pem") && message.contains("No such file"), "{message}");
+        assert_eq!(unreadable_file("ssl.ca.location", "probe"), None);
+        assert_eq!(unreadable_file("ssl.ca.location", env!("CARGO_MANIFEST_DIR")), None);
+        assert_eq!(unreadable_file("client.id", "/no/such.pem"), None);
     }
 
     #[test]
