@@ -33,6 +33,7 @@ const OURS: &[(&str, &str)] = &[
     ("log.queue", CALLBACKS),
     ("log_level", "set log.level instead, for example \"warn,librdkafka=debug\""),
     ("opaque", CALLBACKS),
+    ("statistics.interval.ms", "the metrics are made of them"),
 ];
 
 const POSITIONS: &str = "positions are kept beside the data and follow its commits";
