@@ -28,11 +28,11 @@ fn what_librdkafka_refuses_is_reported_without_a_broker() {
     let config = DaemonConfig::new("127.0.0.1:1", &folder.path("data"));
     let ran = check(&folder, &config, &[]).done();
     assert_eq!(ran.stdout, "the configuration is good\n");
-    let faults = ["--set", "kafka.librdkafka.soket.timeout.ms=1", "--set", "kafka.consumer.group.id=other"];
+    let faults = ["--set", "kafka.librdkafka.no.such.timeout.ms=1", "--set", "kafka.consumer.group.id=other"];
     let ran = check(&folder, &config, &faults);
     assert_eq!(ran.code, 64, "{}", ran.stderr);
     for expected in [
-        "kafka.librdkafka.soket.timeout.ms: No such configuration property",
+        "kafka.librdkafka.no.such.timeout.ms: No such configuration property",
         "kafka.consumer.group.id: cannot be set: set kafka.group instead",
     ] {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);

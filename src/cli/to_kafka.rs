@@ -26,7 +26,7 @@ pub(super) struct ToKafkaFlags {
     /// N times as fast as it happened (1 = real time), or max; default: max
     #[arg(long, value_name = "N|max", conflicts_with = "out")]
     speed: Option<Speed>,
-    /// The topic; default: that of the configuration's first [[source]]
+    /// The topic; default: that of the configuration's first source
     #[arg(long, value_name = "TOPIC", conflicts_with = "out")]
     topic: Option<String>,
     /// Make the topic, with so many partitions, where it is missing
