@@ -1,5 +1,7 @@
 //! `nuggetd config check`: every problem at once, before the daemon starts.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod support;
 
 use std::{fs, time::Instant};

@@ -1,5 +1,7 @@
 //! `nuggetd replay --to-kafka`: what lies in the topic afterwards is the archive.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod support;
 
 use std::{

@@ -146,7 +146,7 @@ impl Memory {
                 // Of one topic alone the event says enough
                 Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
                 Some(Err(error)) => {
-                    tracing::warn!(topic, %error, "reading what is known failed, it is tried again")
+                    tracing::warn!(topic, %error, "reading what is known failed, it is tried again");
                 }
                 None => {}
             }

@@ -230,53 +230,32 @@ impl Daemon {
         let instance = instance(config, &ledger)?;
         let client_id = format!("nuggetd-{}-{instance}", config.kafka.group);
 
-        let limits = HeartLimits { poll: Duration::from_secs(60), intake: Duration::from_secs(180) };
-        let (status, metrics) = (Arc::new(Status::new(&instance, limits)), Arc::new(Metrics::new()?));
-        status.set_check(Check::Configuration, true, "read");
-        let address = config.http.listen.parse().map_err(|error| {
-            DaemonError::Stopped(format!("http.listen {:?}: {error}", config.http.listen))
-        })?;
-        let http = serve(address, Arc::clone(&status), Arc::clone(&metrics))?;
-
+        let Telemetry { status, metrics, http } = Telemetry::start(config, &instance)?;
         prepare_cluster(config, &client_id, &ledger)?;
         status.set_check(Check::Broker, true, "answered");
 
         let book = Book::new(config, files, Arc::clone(&ledger))?;
         let (batches, to_decode) = channel();
         let (arrivals, arrived) = channel();
-        let (budget, hold, owned) = (
-            Arc::new(Budget::new(
-                config.kafka.queue_records.into(),
-                u64::try_from(config.kafka.queue_bytes.0).unwrap_or_default(),
-            )),
-            Arc::new(Hold::default()),
-            Arc::new(Owned::default()),
-        );
+        let budget = Arc::new(budget(config));
+        let (hold, owned) = (Arc::new(Hold::default()), Arc::new(Owned::default()));
         let (draining, giving_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         decoders::start(threads(&config.feed), to_decode, &arrivals, &book.for_decoders())?;
 
         let announcer = Arc::new(Announcer { configuration: digest(config) });
         let intake = open_intake(config, &book, &ledger, &announcer)?;
         let memory = Memory::new(&config.kafka, &client_id, &config.topics, Arc::clone(&ledger))?;
-        let letters = KafkaDeadLetters::new(
-            &config.kafka,
-            &client_id,
-            &config.topics.dead_letters,
-            Arc::clone(&giving_up),
-        )?;
+        let letters = dead_letters(config, &client_id, &giving_up)?;
         hold.set(!config.topics.events.is_empty());
-        let feed = {
-            let arrivals = arrivals.clone();
-            let wiring = Wiring {
-                batches,
-                notices: Box::new(move |notice| arrivals.send(Arrival::Notice(notice)).is_ok()),
-                budget: Arc::clone(&budget),
-                hold: Arc::clone(&hold),
-                status: Arc::clone(&status),
-                metrics: Arc::clone(&metrics),
-            };
-            KafkaFeed::start(&config.kafka, &client_id, &topics, wiring)?
+        let wiring = Wiring {
+            batches,
+            notices: notices_to(&arrivals),
+            budget: Arc::clone(&budget),
+            hold: Arc::clone(&hold),
+            status: Arc::clone(&status),
+            metrics: Arc::clone(&metrics),
         };
+        let feed = KafkaFeed::start(&config.kafka, &client_id, &topics, wiring)?;
         let publisher = Publisher::start(
             &config.kafka,
             &client_id,
@@ -323,10 +302,7 @@ impl Daemon {
         let intake = thread::Builder::new().name("intake".to_owned()).spawn(move || taking.run(&arrived))?;
         let listeners = Listeners { arrivals: arrivals.clone(), status: Arc::clone(&status), metrics };
         let follower = Follower::start(book, &client_id, listeners)?;
-        status.set_check(Check::Publisher, true, "nothing to publish yet");
-        status.set_check(Check::Index, true, "no commit yet");
-        status.set_check(Check::Intake, true, "items are taken");
-        status.set_phase(Phase::Running);
+        begin(&status);
         tracing::info!(instance, group = config.kafka.group, ?topics, "running");
         Ok(Self {
             config: config.clone(),
@@ -427,6 +403,52 @@ impl Daemon {
         tracing::info!(ran, published, closed, "ended");
         Ok(())
     }
+}
+
+/// What the outside sees of the process.
+struct Telemetry {
+    status: Arc<Status>,
+    metrics: Arc<Metrics>,
+    http: HttpServer,
+}
+
+impl Telemetry {
+    fn start(config: &Config, instance: &str) -> Result<Self, DaemonError> {
+        let limits = HeartLimits { poll: Duration::from_secs(60), intake: Duration::from_secs(180) };
+        let (status, metrics) = (Arc::new(Status::new(instance, limits)), Arc::new(Metrics::new()?));
+        status.set_check(Check::Configuration, true, "read");
+        let address = config.http.listen.parse().map_err(|error| {
+            DaemonError::Stopped(format!("http.listen {:?}: {error}", config.http.listen))
+        })?;
+        let http = serve(address, Arc::clone(&status), Arc::clone(&metrics))?;
+        Ok(Self { status, metrics, http })
+    }
+}
+
+/// Everything is started: what was not looked at yet counts as good.
+fn begin(status: &Status) {
+    status.set_check(Check::Publisher, true, "nothing to publish yet");
+    status.set_check(Check::Index, true, "no commit yet");
+    status.set_check(Check::Intake, true, "items are taken");
+    status.set_phase(Phase::Running);
+}
+
+fn budget(config: &Config) -> Budget {
+    let bytes = u64::try_from(config.kafka.queue_bytes.0).unwrap_or_default();
+    Budget::new(config.kafka.queue_records.into(), bytes)
+}
+
+fn dead_letters(
+    config: &Config,
+    client_id: &str,
+    giving_up: &Arc<AtomicBool>,
+) -> Result<KafkaDeadLetters, ClientError> {
+    KafkaDeadLetters::new(&config.kafka, client_id, &config.topics.dead_letters, Arc::clone(giving_up))
+}
+
+fn notices_to(arrivals: &Sender<Arrival>) -> Box<dyn Fn(Notice) -> bool + Send> {
+    let arrivals = arrivals.clone();
+    Box::new(move |notice| arrivals.send(Arrival::Notice(notice)).is_ok())
 }
 
 fn read_files(config: &Config) -> Result<Vec<Event>, DaemonError> {

@@ -107,11 +107,10 @@ impl Taking {
         loop {
             self.status.beat(Heart::Intake);
             match arrivals.recv_timeout(PATIENCE) {
-                Ok(Arrival::End) => break,
                 Ok(Arrival::Events(events, ended)) => self.set_events(&events, &ended)?,
+                Ok(Arrival::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(arrival) => self.take_in_order(arrival)?,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.intake.wants_commit() {
                 self.commit()?;
@@ -335,7 +334,9 @@ impl Taking {
     fn begin(&self, offered: &Offered, closed_too: bool) -> Result<u64, String> {
         let (topic, partition) = (&offered.topic, offered.partition);
         let Some(position) = self.intake.next_offset(topic, partition) else {
-            let first = self.intake.lowest_first(topic, partition, closed_too);
+            // Above the end it is of a topic that had this name before
+            let first =
+                self.intake.lowest_first(topic, partition, closed_too).filter(|&first| first <= offered.high);
             // Whatever begins before the group's offset is known by the requests topic; without one nothing is certain
             let begin = offered
                 .committed

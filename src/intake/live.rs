@@ -231,7 +231,8 @@ impl Intake {
         if self.live.unfinished.is_empty() {
             return Ok(Vec::new());
         }
-        let mut due = self.unfinished()?;
+        let mut due =
+            self.unfinished(|event| self.live.is_active(event) && self.is_read_to_its_end(event))?;
         due.retain(|due| self.live.unfinished.remove(&due.key));
         Ok(due)
     }

@@ -399,14 +399,15 @@ impl Intake {
     }
 
     /// The runs that were asked for and did not come to their end before this start, in the order in which their
-    /// requests came. What a shard that is being built anew does not hold yet is left for later.
-    pub fn unfinished(&self) -> Result<Vec<Due>, IntakeError> {
+    /// requests came. What a shard that is being built anew does not hold yet is left for later, unless `no_more` says
+    /// that nothing more will come of its event: retention has removed some of it.
+    pub fn unfinished(&self, no_more: impl Fn(&EventId) -> bool) -> Result<Vec<Due>, IntakeError> {
         let requests = lock(&self.ledger).requests()?;
         let mut due = Vec::new();
         for request in requests {
             let Some(run) = request.waiting() else { continue };
-            if run.cutoff > 0 && self.shards.payload(&request.key)?.map_or(0, |held| held.items) < run.cutoff
-            {
+            let held = self.shards.payload(&request.key)?.map_or(0, |held| held.items);
+            if held < run.cutoff && !no_more(&request.key.0) {
                 continue;
             }
             let snapshot = self.shards.snapshot(&request.key, Some(run.cutoff))?;

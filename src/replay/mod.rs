@@ -281,7 +281,7 @@ impl Run {
 
     /// Requests that had closed but not run when the run was killed.
     fn queue_unfinished(&mut self, runner: &mut Runner) -> Result<(), ReplayError> {
-        for due in self.intake.unfinished()? {
+        for due in self.intake.unfinished(|_| false)? {
             runner.run(due)?;
         }
         Ok(())

@@ -74,7 +74,7 @@ impl Pipeline {
         if let Some(shard) = due.shard {
             shard.finish()?;
         }
-        Ok(Ran { record, took, searched, stands, closed_with })
+        Ok(Ran { record, took, searched, closed_with, stands })
     }
 
     fn result(&self, due: &Due, analyzer: &mut Analyzer) -> Result<Outcome, RunError> {

@@ -1,6 +1,8 @@
 //! A build with the feature `tls` takes TLS and SASL properties, and names the file that is wrong.
 //!
 //! Clients are made, which reads certificates and keys; no broker takes part.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![cfg(feature = "tls")]
 
 use std::path::{Path, PathBuf};

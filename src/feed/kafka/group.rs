@@ -233,9 +233,9 @@ impl Group {
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) -> Result<(), String> {
         let partitions = self.partitions(list);
-        let lost = consumer.assignment_lost();
-        self.metrics.rebalance(if lost { Rebalance::Lost } else { Rebalance::Revoke });
-        if lost {
+        let is_lost = consumer.assignment_lost();
+        self.metrics.rebalance(if is_lost { Rebalance::Lost } else { Rebalance::Revoke });
+        if is_lost {
             tracing::warn!(
                 partitions = partitions.len(),
                 "partitions were lost: the group did not hear from us in time"
@@ -243,7 +243,7 @@ impl Group {
         }
         if !partitions.is_empty() {
             let (done, answered) = sync_channel(1);
-            let change = Change::Revoked { partitions: partitions.clone(), lost, done };
+            let change = Change::Revoked { partitions: partitions.clone(), lost: is_lost, done };
             if lock(&self.outgoing).notice(change) && self.await_answer(&answered, LETTING_GO).is_none() {
                 tracing::warn!(
                     "partitions are let go although not all of theirs is committed; it is read again"

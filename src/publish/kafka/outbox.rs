@@ -93,8 +93,8 @@ impl PublisherHandle {
             if left.is_zero() || self.shared.stopping.load(Ordering::Relaxed) {
                 return false;
             }
-            let waited = self.shared.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.shared.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
@@ -399,8 +399,8 @@ impl Work {
             if left.is_zero() {
                 return;
             }
-            let waited = self.shared.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.shared.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
