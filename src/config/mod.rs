@@ -136,7 +136,8 @@ pub struct IndexConfig {
     /// Most items between two commits.
     #[schemars(range(min = 1))]
     pub commit_items: u32,
-    /// Most shards that are open for writing at once.
+    /// Most shards that are open for writing at once; more requests than that whose items alternate make it slow, since
+    /// an opened shard reads what it holds.
     #[schemars(range(min = 1, max = 1_000))]
     pub open_shards: usize,
     /// Memory that one open shard may use before it writes to disk.
@@ -150,7 +151,7 @@ impl Default for IndexConfig {
         Self {
             commit_interval: Seconds(10),
             commit_items: 50_000,
-            open_shards: 4,
+            open_shards: 16,
             writer_memory: Bytes(24 * Bytes::MIB),
             least_free: Bytes(256 * Bytes::MIB),
         }

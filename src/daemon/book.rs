@@ -69,7 +69,8 @@ pub(super) struct Book {
     config: Config,
     cleaner: Arc<Cleaner>,
     events: BTreeMap<EventId, Arc<Event>>,
-    ended: BTreeSet<EventId>,
+    /// Events that have ended, as they were: what is open of them is still run.
+    ended: BTreeMap<EventId, Arc<Event>>,
     ledger: Arc<Mutex<Ledger>>,
     for_runs: Arc<Events>,
     for_decoders: Arc<Sources>,
@@ -82,18 +83,17 @@ impl Book {
         files: Vec<Event>,
         ledger: Arc<Mutex<Ledger>>,
     ) -> Result<Self, BookError> {
-        let ended: Option<BTreeSet<EventId>> =
-            ledger.lock().unwrap_or_else(PoisonError::into_inner).meta(ENDED)?;
+        let ended: Option<Vec<Event>> = ledger.lock().unwrap_or_else(PoisonError::into_inner).meta(ENDED)?;
         let mut book = Self {
             config: config.clone(),
             cleaner: Arc::new(Cleaner::new()),
-            events: files.into_iter().map(|event| (event.id.clone(), Arc::new(event))).collect(),
-            ended: ended.unwrap_or_default(),
+            events: by_id(files),
+            ended: by_id(ended.unwrap_or_default()),
             ledger,
             for_runs: Arc::default(),
             for_decoders: Arc::default(),
         };
-        book.ended.retain(|id| !book.events.contains_key(id));
+        book.ended.retain(|id, _| !book.events.contains_key(id));
         book.apply()?;
         Ok(book)
     }
@@ -108,7 +108,7 @@ impl Book {
 
     /// All events, ended ones without requests: what still comes of those is outside, not unknown.
     pub(super) fn all(&self) -> Vec<Arc<Event>> {
-        let ended = self.ended.iter().map(|id| Arc::new(ended_event(id)));
+        let ended = self.ended.keys().map(|id| Arc::new(ended_event(id)));
         self.events.values().cloned().chain(ended).collect()
     }
 
@@ -127,15 +127,16 @@ impl Book {
     }
 
     fn end(&mut self, id: &EventId) -> Result<(), BookError> {
-        self.events.remove(id);
-        self.ended.insert(id.clone());
+        let was = self.events.remove(id).unwrap_or_else(|| Arc::new(ended_event(id)));
+        self.ended.entry(id.clone()).or_insert(was);
         self.apply()?;
         self.remember()
     }
 
     fn remember(&self) -> Result<(), BookError> {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(ledger.set_meta(ENDED, &self.ended)?)
+        let ended: Vec<&Event> = self.ended.values().map(Arc::as_ref).collect();
+        Ok(ledger.set_meta(ENDED, &ended)?)
     }
 
     /// Makes anew what depends on the events.
@@ -160,9 +161,13 @@ impl Book {
         self.for_runs
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .extend(self.events.iter().map(|(id, event)| (id.clone(), Arc::clone(event))));
+            .extend(self.ended.iter().chain(&self.events).map(|(id, event)| (id.clone(), Arc::clone(event))));
         Ok(())
     }
+}
+
+fn by_id(events: Vec<Event>) -> BTreeMap<EventId, Arc<Event>> {
+    events.into_iter().map(|event| (event.id.clone(), Arc::new(event))).collect()
 }
 
 fn ended_event(id: &EventId) -> Event {

@@ -1,6 +1,7 @@
 //! Threads that turn records into items. They finish out of order; the numbers of the batches put it right.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         mpsc::{Receiver, Sender},
@@ -91,7 +92,7 @@ fn serve(batches: &Mutex<Receiver<Batch>>, arrivals: &Sender<Arrival>, sources: 
             if let (Some(source), Some(preparer)) =
                 (sources.get(record.source), preparers.get_mut(record.source))
             {
-                read.push(source.read(record, preparer));
+                read.push(source.read(&record, preparer));
             }
         }
         if arrivals.send(Arrival::Read(batch.number, read)).is_err() {
@@ -101,41 +102,46 @@ fn serve(batches: &Mutex<Receiver<Batch>>, arrivals: &Sender<Arrival>, sources: 
 }
 
 impl Source {
-    fn read(&self, record: KafkaRecord, preparer: &mut Preparer) -> Read {
+    fn read(&self, record: &KafkaRecord, preparer: &mut Preparer) -> Read {
+        // A fault of ours must not hold up the stream: it costs this record a dead letter
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.outcome(record, preparer)));
+        let outcome = outcome.unwrap_or_else(|_| {
+            *preparer = self.decoding.preparer();
+            let refusal =
+                Refusal::new(RefusalCode::BadShape, "nuggetd failed over this record; please report it");
+            let payload = record.payload.clone().unwrap_or_default();
+            Outcome::Read(Vec::new(), vec![Letter { refusal, key: record.key.clone(), payload }])
+        });
         Read {
             source: record.source,
             partition: record.partition,
             offset: record.offset,
             timestamp: record.timestamp,
-            digest: digest(&record),
+            digest: digest(record),
             bytes: record.bytes(),
-            outcome: self.outcome(record, preparer),
+            outcome,
         }
     }
 
-    fn outcome(&self, record: KafkaRecord, preparer: &mut Preparer) -> Outcome {
-        let KafkaRecord { key, payload, .. } = record;
-        let Some(payload) = payload else { return Outcome::Tombstone };
+    fn outcome(&self, record: &KafkaRecord, preparer: &mut Preparer) -> Outcome {
+        let Some(payload) = &record.payload else { return Outcome::Tombstone };
         let inner = match self.frame {
             Frame::None => Ok(payload.as_slice()),
-            Frame::Confluent => unframed(&payload),
+            Frame::Confluent => unframed(payload),
         };
         let readout = match inner {
             Ok(inner) => self.decoding.read(inner, preparer),
             Err(refusal) => Readout::Refused(refusal),
         };
+        let letter = |refusal, payload| Letter { refusal, key: record.key.clone(), payload };
         match readout {
             Readout::Refused(refusal) if self.skips(&refusal) => Outcome::Skipped,
-            Readout::Refused(refusal) => Outcome::Read(Vec::new(), vec![Letter { refusal, key, payload }]),
+            Readout::Refused(refusal) => Outcome::Read(Vec::new(), vec![letter(refusal, payload.clone())]),
             Readout::Items(items, parts) => {
                 let letters: Vec<Letter> = parts
                     .into_iter()
                     .filter(|part| !self.skips(&part.refusal))
-                    .map(|part| Letter {
-                        refusal: part.refusal,
-                        key: key.clone(),
-                        payload: part.text.into_bytes(),
-                    })
+                    .map(|part| letter(part.refusal, part.text.into_bytes()))
                     .collect();
                 if items.is_empty() && letters.is_empty() {
                     return Outcome::Skipped;

@@ -245,7 +245,7 @@ impl Daemon {
         let announcer = Arc::new(Announcer { configuration: digest(config) });
         let intake = open_intake(config, &book, &ledger, &announcer)?;
         let memory = Memory::new(&config.kafka, &client_id, &config.topics, Arc::clone(&ledger))?;
-        let letters = dead_letters(config, &client_id, &giving_up)?;
+        let letters = dead_letters(config, &client_id, &giving_up, &status)?;
         hold.set(!config.topics.events.is_empty());
         let wiring = Wiring {
             batches,
@@ -442,8 +442,11 @@ fn dead_letters(
     config: &Config,
     client_id: &str,
     giving_up: &Arc<AtomicBool>,
+    status: &Arc<Status>,
 ) -> Result<KafkaDeadLetters, ClientError> {
-    KafkaDeadLetters::new(&config.kafka, client_id, &config.topics.dead_letters, Arc::clone(giving_up))
+    let (giving_up, status) = (Arc::clone(giving_up), Arc::clone(status));
+    let alive = Box::new(move || status.beat(Heart::Intake));
+    KafkaDeadLetters::new(&config.kafka, client_id, &config.topics.dead_letters, giving_up, alive)
 }
 
 fn notices_to(arrivals: &Sender<Arrival>) -> Box<dyn Fn(Notice) -> bool + Send> {

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -150,7 +151,14 @@ impl Shared {
 
     fn run(&self, due: Due, analyzer: &mut Analyzer) {
         let (key, revision) = (due.key.clone(), due.revision);
-        match self.pipeline.run(due, analyzer) {
+        let ran = catch_unwind(AssertUnwindSafe(|| self.pipeline.run(due, analyzer)));
+        let Ok(ran) = ran else {
+            *analyzer = Analyzer::new(Analysis::Stemmed);
+            self.metrics.run(RunOutcome::Failed);
+            tracing::error!(event = %key.0, request = %key.1, revision, "a run failed by a fault of nuggetd, it is run again at the next start");
+            return;
+        };
+        match ran {
             Ok(ran) => {
                 self.count(&ran);
                 tracing::info!(

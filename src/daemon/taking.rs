@@ -80,6 +80,8 @@ pub(super) struct State {
     disk_full: bool,
     events_known: bool,
     last_tick: Instant,
+    /// Shards that were closed to make room, when this was last looked at.
+    displaced: (u64, Instant),
     last_free: Option<Instant>,
 }
 
@@ -95,6 +97,7 @@ impl State {
             disk_full: false,
             events_known,
             last_tick: Instant::now(),
+            displaced: (0, Instant::now()),
             last_free: None,
         }
     }
@@ -440,6 +443,7 @@ impl Taking {
             return Err(error.into());
         }
         self.look_at_disk();
+        self.look_at_shards();
         let goes_on =
             !self.draining.load(Ordering::Relaxed) && !self.state.flooded && self.state.events_known;
         if goes_on && let Some(wall) = now() {
@@ -500,6 +504,22 @@ impl Taking {
             tracing::warn!(free, "there is room again, going on");
         }
         self.hold();
+    }
+
+    /// Says so where shards are opened and closed in turn.
+    fn look_at_shards(&mut self) {
+        let (before, since) = self.state.displaced;
+        if since.elapsed() < Duration::from_secs(60) {
+            return;
+        }
+        let now = self.intake.shards().displaced();
+        if now - before > 60 {
+            tracing::warn!(
+                closed = now - before,
+                "more shards than index.open_shards are written in turn, each is closed for another one; raise it"
+            );
+        }
+        self.state.displaced = (now, Instant::now());
     }
 
     /// Sets whether records may come.

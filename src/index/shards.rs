@@ -103,6 +103,8 @@ pub struct Shards {
     /// Shards that were taken out; their folders are locked until the other side hangs up.
     away: BTreeMap<ShardKey, Receiver<()>>,
     clock: u64,
+    /// Shards closed to make room for others.
+    displaced: u64,
     /// Sizes of shards that nobody is writing.
     sizes: BTreeMap<PathBuf, Size>,
 }
@@ -117,6 +119,7 @@ impl Shards {
             open: BTreeMap::new(),
             away: BTreeMap::new(),
             clock: 0,
+            displaced: 0,
             sizes: BTreeMap::new(),
         }
     }
@@ -161,8 +164,14 @@ impl Shards {
                 oldest.shard.commit(positions)?;
             }
             oldest.shard.close()?;
+            self.displaced += 1;
         }
         Ok(())
+    }
+
+    /// How many shards were closed to make room for others.
+    pub fn displaced(&self) -> u64 {
+        self.displaced
     }
 
     /// Commits every shard that has something new.

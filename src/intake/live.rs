@@ -268,7 +268,10 @@ impl Intake {
         let mut due = Vec::new();
         for open in self.open_requests()? {
             let seen = self.known.get(&open.key).map_or(0, |known| known.seen);
-            if open.items > seen && !self.live.unfinished.contains(&open.key) {
+            // One run at a time: each new one would overtake the last, and none would come to its end
+            let is_running =
+                lock(&self.ledger).request(&open.key)?.is_some_and(|known| known.waiting().is_some());
+            if open.items > seen && !is_running {
                 due.extend(self.run_again(&open.key)?);
             }
         }

@@ -22,7 +22,7 @@ use rdkafka::{
 use super::{Batch, Budget, Change, KafkaRecord, Notice};
 use crate::{
     kafka::{log_error, log_line},
-    telemetry::{Heart, Metrics, Rebalance, Status},
+    telemetry::{Check, Heart, Metrics, Rebalance, Status},
 };
 
 /// How long a broker may take to answer a question about a partition.
@@ -308,6 +308,9 @@ impl ClientContext for Group {
     /// Tells how far each partition is from its end, and which are at it. librdkafka's own event of a partition's end
     /// does not say which topic it is of.
     fn stats(&self, statistics: Statistics) {
+        if statistics.brokers.values().any(|broker| broker.state == "UP") {
+            self.status.set_check(Check::Broker, true, "connected");
+        }
         for (name, topic) in &statistics.topics {
             let name = self.topic(name);
             for (&partition, of) in &topic.partitions {

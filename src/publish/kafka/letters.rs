@@ -46,6 +46,8 @@ pub struct KafkaDeadLetters {
     topic: String,
     /// Set when waiting for the broker must end.
     giving_up: Arc<AtomicBool>,
+    /// Called while one waits: the thread is not dead, the broker is away.
+    alive: Box<dyn Fn() + Send>,
 }
 
 /// What the broker refused for good.
@@ -85,9 +87,10 @@ impl KafkaDeadLetters {
         client_id: &str,
         topic: &str,
         giving_up: Arc<AtomicBool>,
+        alive: Box<dyn Fn() + Send>,
     ) -> Result<Self, ClientError> {
         let producer = producer_config(kafka, client_id)?.create_with_context(Confirmations::default())?;
-        Ok(Self { producer, topic: topic.to_owned(), giving_up })
+        Ok(Self { producer, topic: topic.to_owned(), giving_up, alive })
     }
 
     /// Sends a letter; waits while the producer's queue is full.
@@ -120,6 +123,7 @@ impl KafkaDeadLetters {
     }
 
     fn wait(&self) -> io::Result<()> {
+        (self.alive)();
         self.producer.poll(MOMENT);
         if self.giving_up.load(Ordering::Relaxed) {
             return Err(io::Error::new(
