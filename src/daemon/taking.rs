@@ -362,7 +362,8 @@ impl Taking {
         let events = self.intake.revoked(&partitions, &mut self.letters)?;
         self.committed(Duration::ZERO);
         self.runs.cancel(&events);
-        if !lost && !self.publisher.drain(HAND_OVER) {
+        let is_ending = self.draining.load(Ordering::Relaxed);
+        if !lost && !is_ending && !self.publisher.drain(HAND_OVER) {
             tracing::info!(
                 "partitions go before everything of theirs is published; whoever has them next goes on"
             );
