@@ -448,7 +448,11 @@ impl Taking {
         let goes_on =
             !self.draining.load(Ordering::Relaxed) && !self.state.flooded && self.state.events_known;
         if goes_on && let Some(wall) = now() {
+            let commits = self.intake.commits();
             let due = self.intake.tick(Instant::now(), wall, &mut self.letters)?;
+            if self.intake.commits() > commits {
+                self.committed(Duration::ZERO);
+            }
             self.submit(due)?;
         }
         self.tell()

@@ -132,6 +132,7 @@ pub struct Intake {
     live: live::Live,
     tally: Tally,
     uncommitted: u32,
+    commits: u64,
     last_commit: Instant,
 }
 
@@ -170,6 +171,7 @@ impl Intake {
             live: live::Live::default(),
             tally: Tally::default(),
             uncommitted: 0,
+            commits: 0,
             last_commit: Instant::now(),
         };
         for (event, topic, partition) in homes {
@@ -326,6 +328,11 @@ impl Intake {
         self.uncommitted > 0
     }
 
+    /// How many commits there were.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
     /// Makes everything taken so far durable: the refused records, the shards, then the checkpoint.
     pub fn commit(&mut self, dead_letters: &mut impl DeadLetters) -> Result<(), IntakeError> {
         let rejected_bytes = dead_letters.sync().map_err(IntakeError::Rejected)?;
@@ -354,6 +361,7 @@ impl Intake {
         }
         lock(&self.ledger).set_checkpoint(&checkpoint, &opened)?;
         self.uncommitted = 0;
+        self.commits += 1;
         self.last_commit = Instant::now();
         Ok(())
     }

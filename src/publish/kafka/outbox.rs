@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How long a broker may take over one step of a transaction.
-const STEP: Duration = Duration::from_secs(15);
+const STEP: Duration = Duration::from_secs(10);
 /// How long the publisher sleeps while nothing happens.
 const IDLE: Duration = Duration::from_millis(500);
 /// How often the group's offsets are stored while nothing is published.
@@ -35,7 +35,7 @@ const OFFSETS_EVERY: Duration = Duration::from_secs(5);
 /// Batches in one transaction.
 const BATCHES: u32 = 64;
 /// How long a transaction may stay open before the broker gives it up. Whoever takes partitions over waits for it.
-const TRANSACTION: &str = "20000";
+const TRANSACTION: &str = "10000";
 
 /// Why the publisher ended.
 #[derive(Debug, thiserror::Error)]
@@ -216,7 +216,7 @@ impl Work {
         while !self.is_stopping() {
             let wanted = self.wanted();
             self.show_outbox()?;
-            let sent = self.send_all(&mut producer);
+            let sent = self.be_ready(&mut producer).and_then(|()| self.send_all(&mut producer));
             match sent {
                 Ok(()) => {
                     delays = backoff().build();
@@ -252,6 +252,15 @@ impl Work {
         self.metrics.publish_failure(kind);
         self.status.set_check(Check::Publisher, false, format!("{step}: {error}"));
         tracing::warn!(step, %error, "nothing was published, it is tried again");
+    }
+
+    /// Has the broker end a transaction that this instance left open when it was killed: until then nobody can read
+    /// what comes after it.
+    fn be_ready(&self, producer: &mut Option<TransactionalProducer>) -> Result<(), Failed> {
+        if producer.is_none() {
+            *producer = Some(self.ready_producer()?);
+        }
+        Ok(())
     }
 
     /// Sends what waits for events of ours.

@@ -1,0 +1,270 @@
+//! What the storms share: an archive of real texts for many events, its stream into a topic, and what must hold when all
+//! is over.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    DAY, Folder, START, event, json_lines,
+    kafka::{Client, Daemon, DaemonConfig, Record},
+    read_lines, real_data, replay_command,
+};
+
+/// Pseudo-random numbers; the same seed gives the same storm.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    /// A time between two, in milliseconds.
+    pub(crate) fn between(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from))
+    }
+}
+
+/// How large a storm is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) items: usize,
+    pub(crate) kills: usize,
+}
+
+/// The small size, or with `NUGGETD_STORM=full` the large one.
+pub(crate) fn size(small: Size, full: Size) -> Size {
+    if std::env::var("NUGGETD_STORM").is_ok_and(|storm| storm == "full") { full } else { small }
+}
+
+/// An archive for many events, three days each.
+pub(crate) struct Archive {
+    pub(crate) events: Vec<String>,
+    pub(crate) event_file: PathBuf,
+    /// Items in the order of time.
+    pub(crate) items: Vec<Value>,
+    /// Texts that are no records, with the event under whose key they come.
+    pub(crate) bad: usize,
+}
+
+impl Archive {
+    /// Real texts where there are any, told over and over with numbers of their own.
+    pub(crate) fn new(folder: &Folder, events: usize, items: usize) -> Self {
+        let texts = texts();
+        let events: Vec<String> = (0..events).map(|number| format!("STORM-{number:02}")).collect();
+        let described: Vec<Value> = events
+            .iter()
+            .map(|id| {
+                let days: Vec<String> = (0..3).map(|day| format!("{id}-r{day}")).collect();
+                let bounds = |day: i64| (START + day * DAY, START + (day + 1) * DAY - 1);
+                let requests: Vec<(&str, i64, i64)> = days
+                    .iter()
+                    .zip(0..)
+                    .map(|(name, day)| (name.as_str(), bounds(day).0, bounds(day).1))
+                    .collect();
+                event(id, &requests)
+            })
+            .collect();
+        let event_file = folder.write("storm.events.json", Value::from(described).to_string());
+        let items: Vec<Value> = (0..items)
+            .map(|number| {
+                let id = &events[number % events.len()];
+                let time =
+                    START + i64::try_from(number).unwrap() * (3 * DAY - 1) / i64::try_from(items).unwrap();
+                let text = &texts[(number * 7919) % texts.len()];
+                json!({
+                    "event": id,
+                    "streamID": format!("{id}-Twitter-{number}-0"),
+                    "unixTimestamp": time,
+                    "text": format!("{text} ({})", number % 1009),
+                    "sourceType": "Twitter",
+                    "source": { "user": { "screen_name": format!("author{}", number % 311) } },
+                })
+            })
+            .collect();
+        let bad = items.len() / 500;
+        Self { events, event_file, items, bad }
+    }
+
+    /// The records as they go into the topic: each item under its event's key, here and there a bad one.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
+        let every = self.items.len() / self.bad.max(1);
+        self.items.iter().enumerate().flat_map(move |(number, item)| {
+            let key = item["event"].as_str().unwrap();
+            let bad = (number % every == 7).then(|| Record::new(key, format!("no record {number}")));
+            bad.into_iter().chain([Record::json(key, item)])
+        })
+    }
+
+    /// What a file replay of the archive gives, by key of the nuggets topic, without the revision.
+    pub(crate) fn expected(&self, folder: &Folder, settings: &[&str]) -> BTreeMap<String, Value> {
+        let archive = folder.write("storm.jsonl", json_lines(&self.items));
+        let out = folder.path("expected");
+        let mut flags: Vec<&str> = Vec::new();
+        for setting in settings {
+            flags.extend(["--set", setting]);
+        }
+        let mut command = replay_command(&[archive.as_path()], &[self.event_file.as_path()], &out, &flags);
+        assert!(command.output().unwrap().status.success());
+        let nuggets = read_lines(&out.join("nuggets.jsonl"));
+        fs::remove_dir_all(out).unwrap();
+        nuggets.into_iter().map(|nugget| (key(&nugget), without_revision(nugget))).collect()
+    }
+
+    /// The items that belong in a request's shard.
+    pub(crate) fn of_request(&self, event: &str, day: i64) -> Vec<String> {
+        let bounds = START + day * DAY..START + (day + 1) * DAY;
+        let mut ids: Vec<String> = self
+            .items
+            .iter()
+            .filter(|item| {
+                item["event"] == event && bounds.contains(&item["unixTimestamp"].as_i64().unwrap())
+            })
+            .map(|item| item["streamID"].as_str().unwrap().to_owned())
+            .collect();
+        ids.sort();
+        ids
+    }
+}
+
+fn texts() -> Vec<String> {
+    let Some(folder) = real_data("archives") else {
+        return (0..500)
+            .map(|n| format!("{n} homes burn on road {} near shelter {}", n * 7 % 97, n % 13))
+            .collect();
+    };
+    let mut files: Vec<PathBuf> = fs::read_dir(folder.join("crisislex26"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.ends_with(".jsonl.gz") && !name.contains(".labels.")
+        })
+        .collect();
+    files.sort();
+    let items = files.iter().take(12).flat_map(|file| read_lines(file));
+    items.filter_map(|item| Some(item["text"].as_str()?.to_owned())).filter(|text| !text.is_empty()).collect()
+}
+
+fn key(nugget: &Value) -> String {
+    let text = |name: &str| nugget[name].as_str().unwrap().to_owned();
+    format!("{}/{}/{}", text("event"), text("requestID"), text("nuggetID"))
+}
+
+fn without_revision(mut nugget: Value) -> Value {
+    nugget.as_object_mut().unwrap().remove("revision");
+    nugget
+}
+
+/// Whether a daemon has read and finished all that its partitions hold.
+pub(crate) fn is_finished(daemon: &mut Daemon) -> bool {
+    let state = daemon.state();
+    let partitions = state["assignment"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|topic| topic.as_object().unwrap().values().cloned().collect::<Vec<Value>>());
+    let read = partitions.into_iter().all(|partition| {
+        let high = partition["highWatermark"].as_i64();
+        high == Some(0) || (high.is_some() && partition["committedOffset"].as_i64() == high)
+    });
+    let is_zero = |value: &Value| value.as_u64() == Some(0);
+    read && state["openRequests"].as_array().unwrap().is_empty()
+        && is_zero(&state["runs"]["running"])
+        && is_zero(&state["runs"]["waiting"])
+        && is_zero(&state["outbox"]["batches"])
+}
+
+/// What the topics hold at the end, in numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) records: usize,
+    pub(crate) keys_and_revisions: usize,
+    pub(crate) repeated: usize,
+    pub(crate) withdrawn: usize,
+    pub(crate) latest: usize,
+    pub(crate) largest_revision: u64,
+}
+
+/// Every nugget that is expected is in the topic, no other stands, and no key has two values in one revision.
+pub(crate) fn check_nuggets(
+    client: &Client,
+    config: &DaemonConfig,
+    expected: &BTreeMap<String, Value>,
+) -> Published {
+    let mut published = Published::default();
+    let mut values: BTreeMap<(String, u64), Vec<u8>> = BTreeMap::new();
+    for record in client.read_all(&config.nuggets) {
+        published.records += 1;
+        let Some(value) = &record.payload else {
+            published.withdrawn += 1;
+            continue;
+        };
+        let revision = record.json()["revision"].as_u64().unwrap();
+        published.largest_revision = published.largest_revision.max(revision);
+        let place = (record.key().to_owned(), revision);
+        match values.get(&place) {
+            Some(before) => {
+                assert_eq!(before, value, "two values of {place:?}");
+                published.repeated += 1;
+            }
+            None => {
+                values.insert(place, value.clone());
+            }
+        }
+    }
+    published.keys_and_revisions = values.len();
+    let latest: BTreeMap<String, Value> = client
+        .latest_by_key(&config.nuggets)
+        .into_iter()
+        .map(|(key, record)| (key, without_revision(record.json())))
+        .collect();
+    published.latest = latest.len();
+    for (key, value) in expected {
+        assert_eq!(latest.get(key), Some(value), "{key}");
+    }
+    let more: Vec<&String> = latest.keys().filter(|key| !expected.contains_key(*key)).collect();
+    assert!(more.is_empty(), "nobody expects {more:?}");
+    let counts = expected.keys().fold(BTreeMap::<String, u64>::new(), |mut counts, key| {
+        let request = key.rsplit_once('/').unwrap().0;
+        *counts.entry(request.to_owned()).or_default() += 1;
+        counts
+    });
+    for (key, record) in client.latest_by_key(&config.requests) {
+        let status = record.json();
+        assert_eq!(status["state"], "final", "{key}: {status}");
+        assert_eq!(status["run"]["nuggets"].as_u64(), Some(counts.get(&key).copied().unwrap_or(0)), "{key}");
+    }
+    published
+}
+
+/// Every bad record is a dead letter, at least once, with the bytes as they came.
+pub(crate) fn check_dead_letters(client: &Client, config: &DaemonConfig, archive: &Archive) {
+    let texts: BTreeSet<Vec<u8>> =
+        client.read_all(&config.dead_letters).into_iter().filter_map(|record| record.payload).collect();
+    assert_eq!(texts.len(), archive.records().count() - archive.items.len());
+}
+
+/// The stream ids of a shard, sorted; nothing where there is no such shard.
+pub(crate) fn shard(config: &DaemonConfig, event: &str, day: i64) -> Option<Vec<String>> {
+    let path = config.data_dir.join("shards").join(event).join(format!("{event}-r{day}"));
+    if !path.join("meta.json").exists() {
+        return None;
+    }
+    let snapshot = nuggetd::index::Snapshot::open(&path, None).unwrap();
+    let ids = (0..snapshot.items()).map(|arrival| snapshot.item(arrival).unwrap().stream_id.to_string());
+    let mut ids: Vec<String> = ids.collect();
+    ids.sort();
+    Some(ids)
+}
