@@ -12,8 +12,8 @@ use std::{
 
 use support::{
     Folder,
-    kafka::{Broker, Daemon, DaemonConfig, topic, wait_until},
-    storm::{Archive, Random, Size, check_dead_letters, check_nuggets, is_finished, shard, size},
+    kafka::{Broker, Daemon, DaemonConfig, topic},
+    storm::{Archive, Random, Size, await_finished, check_dead_letters, check_nuggets, shard, size},
 };
 
 #[test]
@@ -68,16 +68,7 @@ fn no_item_is_lost_and_nothing_said_twice_whenever_the_daemon_is_killed() {
     }
     sending.join().unwrap();
     let mut daemon = Daemon::start(&config);
-    let mut since: Option<Instant> = None;
-    wait_until(Duration::from_secs(120), "all is read and run", || {
-        let assigned = !daemon.state()["assignment"].as_object().unwrap().is_empty();
-        if assigned && is_finished(&mut daemon) {
-            since.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(5)
-        } else {
-            since = None;
-            false
-        }
-    });
+    await_finished([&mut daemon], 4, Duration::from_secs(5));
     daemon.stop();
 
     for event in &archive.events {

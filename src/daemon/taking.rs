@@ -418,11 +418,6 @@ impl Taking {
         self.owned.set_homes(self.intake.homes());
         self.publisher.wake();
         self.status.set_check(Check::Index, true, "the last commit succeeded");
-        for (topic, partition, next) in self.intake.positions().iter() {
-            let next = i64::try_from(next).unwrap_or(i64::MAX);
-            self.status.set_next_offset(topic, partition, next);
-            self.status.set_committed(topic, partition, next);
-        }
         let size = self.index_size();
         self.status.committed(size);
         tracing::debug!(took_ms = took.as_millis(), "committed");
@@ -466,6 +461,9 @@ impl Taking {
         }
         for (topic, partition, next) in self.intake.positions().iter() {
             self.status.set_next_offset(topic, partition, i64::try_from(next).unwrap_or(i64::MAX));
+        }
+        for (topic, partition, next) in self.intake.committed().iter() {
+            self.status.set_committed(topic, partition, i64::try_from(next).unwrap_or(i64::MAX));
         }
         let open = self.intake.open_requests()?.into_iter().map(|open| OpenRequest {
             event: open.key.0,

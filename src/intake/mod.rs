@@ -119,6 +119,8 @@ pub struct Intake {
     ledger: Arc<Mutex<Ledger>>,
     config: IndexConfig,
     positions: Positions,
+    /// What the ledger knows of them.
+    committed: Positions,
     counts: StreamCounts,
     begun: Offsets,
     last_records: Offsets,
@@ -159,6 +161,7 @@ impl Intake {
             schedule_config: schedule.clone(),
             ledger,
             config,
+            committed: checkpoint.positions.clone(),
             positions: checkpoint.positions,
             counts: checkpoint.counts,
             begun: checkpoint.begun,
@@ -183,6 +186,11 @@ impl Intake {
     /// For each source, the first record not yet taken.
     pub fn positions(&self) -> &Positions {
         &self.positions
+    }
+
+    /// The same as of the last commit.
+    pub fn committed(&self) -> &Positions {
+        &self.committed
     }
 
     /// What became of records that are in no shard.
@@ -360,6 +368,7 @@ impl Intake {
             opened.requests.push((key, known.first.clone()));
         }
         lock(&self.ledger).set_checkpoint(&checkpoint, &opened)?;
+        self.committed = checkpoint.positions;
         self.uncommitted = 0;
         self.commits += 1;
         self.last_commit = Instant::now();

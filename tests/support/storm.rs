@@ -5,7 +5,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -168,7 +169,7 @@ fn without_revision(mut nugget: Value) -> Value {
 }
 
 /// Whether a daemon has read and finished all that its partitions hold.
-pub(crate) fn is_finished(daemon: &mut Daemon) -> bool {
+fn is_finished(daemon: &mut Daemon) -> bool {
     let state = daemon.state();
     let partitions = state["assignment"]
         .as_object()
@@ -184,6 +185,44 @@ pub(crate) fn is_finished(daemon: &mut Daemon) -> bool {
         && is_zero(&state["runs"]["running"])
         && is_zero(&state["runs"]["waiting"])
         && is_zero(&state["outbox"]["batches"])
+}
+
+/// Waits until these daemons together have all partitions, and have read and finished everything for a while.
+pub(crate) fn await_finished<'a>(
+    daemons: impl IntoIterator<Item = &'a mut Daemon>,
+    partitions: usize,
+    quiet: Duration,
+) {
+    let mut daemons: Vec<&mut Daemon> = daemons.into_iter().collect();
+    let began = Instant::now();
+    let mut since: Option<Instant> = None;
+    loop {
+        let has_all = daemons.iter_mut().map(|daemon| assigned(daemon).len()).sum::<usize>() == partitions;
+        if has_all && daemons.iter_mut().all(|daemon| is_finished(daemon)) {
+            if since.get_or_insert_with(Instant::now).elapsed() > quiet {
+                return;
+            }
+        } else {
+            since = None;
+        }
+        if began.elapsed() > Duration::from_secs(150) {
+            for daemon in &mut daemons {
+                let log = daemon.log();
+                let lines: Vec<&str> = log.lines().collect();
+                let last = lines[lines.len().saturating_sub(30)..].join("\n");
+                eprintln!("{}\n{last}\n", daemon.state());
+            }
+            panic!("not all is read and run");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The partitions that a daemon has.
+pub(crate) fn assigned(daemon: &mut Daemon) -> Vec<i32> {
+    let state = daemon.state();
+    let topics = state["assignment"].as_object().unwrap().values();
+    topics.flat_map(|topic| topic.as_object().unwrap().keys().map(|number| number.parse().unwrap())).collect()
 }
 
 /// What the topics hold at the end, in numbers.
