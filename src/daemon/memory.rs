@@ -78,16 +78,20 @@ impl Memory {
     }
 
     /// Reads up to what the topics hold now, and waits for transactions that are open now: they may be of whoever had
-    /// our partitions before. `alive` is called now and then.
-    pub(super) fn catch_up(&mut self, limit: Duration, alive: &dyn Fn()) -> Result<(), MemoryError> {
+    /// our partitions before. `goes_on` is asked now and then.
+    pub(super) fn catch_up(
+        &mut self,
+        limit: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), MemoryError> {
         let until = Instant::now() + limit;
         for topic in self.topics.clone() {
-            self.read_topic(&topic, until, alive).map_err(|failed| failed.of(&topic))?;
+            self.read_topic(&topic, until, goes_on).map_err(|failed| failed.of(&topic))?;
         }
         Ok(())
     }
 
-    fn read_topic(&mut self, topic: &str, until: Instant, alive: &dyn Fn()) -> Result<(), Failed> {
+    fn read_topic(&mut self, topic: &str, until: Instant, goes_on: &dyn Fn() -> bool) -> Result<(), Failed> {
         let committed = reader_config(&self.kafka, &self.client_id)?;
         let mut all = committed.clone();
         all.set("isolation.level", "read_uncommitted");
@@ -102,14 +106,13 @@ impl Memory {
         for &partition in &partitions {
             let (_, end) = any.fetch_watermarks(topic, partition, ANSWER)?;
             while consumer.fetch_watermarks(topic, partition, ANSWER)?.1 < end {
-                alive();
-                if Instant::now() >= until {
+                if !goes_on() || Instant::now() >= until {
                     return Err(Failed::Late);
                 }
                 thread::sleep(Duration::from_millis(100));
             }
         }
-        self.read_to_end(&consumer, topic, &partitions, until, alive)
+        self.read_to_end(&consumer, topic, &partitions, until, goes_on)
     }
 
     fn read_to_end(
@@ -118,7 +121,7 @@ impl Memory {
         topic: &str,
         partitions: &[i32],
         until: Instant,
-        alive: &dyn Fn(),
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Failed> {
         let mut from = TopicPartitionList::new();
         for &partition in partitions {
@@ -133,8 +136,7 @@ impl Memory {
         let mut open = partitions.len();
         let mut heard = Vec::new();
         while open > 0 {
-            alive();
-            if Instant::now() >= until {
+            if !goes_on() || Instant::now() >= until {
                 return Err(Failed::Late);
             }
             match consumer.poll(Duration::from_millis(100)) {

@@ -365,7 +365,15 @@ impl Daemon {
         self.draining.store(true, Ordering::Relaxed);
         self.follower.stop();
         self.feed.stop();
-        self.feed.join()?;
+        while !self.feed.has_ended() && !left().is_zero() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        if !self.feed.has_ended() {
+            return Err(DaemonError::Grace(grace));
+        }
+        if let Err(error) = self.feed.join() {
+            tracing::info!(%error, "polling ended");
+        }
         self.status.rest(Heart::Poll);
         while self.budget.in_use().0 > 0 && !left().is_zero() && !self.intake.is_finished() {
             thread::sleep(Duration::from_millis(10));

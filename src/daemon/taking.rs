@@ -276,7 +276,9 @@ impl Taking {
                 let failed = starts.as_ref().err().cloned();
                 // The other side may have given up waiting
                 answer.send(starts).unwrap_or_default();
-                if let Some(reason) = failed {
+                if let Some(reason) = failed
+                    && !self.draining.load(Ordering::Relaxed)
+                {
                     return Err(DaemonError::Stopped(reason));
                 }
             }
@@ -290,9 +292,13 @@ impl Taking {
 
     /// Partitions come: learns what became of their requests elsewhere, and says where each is to be read from.
     fn offered(&mut self, offered: &[Offered]) -> Result<Vec<Start>, String> {
-        let status = Arc::clone(&self.status);
+        let (status, draining) = (Arc::clone(&self.status), Arc::clone(&self.draining));
+        let goes_on = || {
+            status.beat(Heart::Intake);
+            !draining.load(Ordering::Relaxed)
+        };
         self.memory
-            .catch_up(CATCH_UP, &|| status.beat(Heart::Intake))
+            .catch_up(CATCH_UP, &goes_on)
             .map_err(|error| format!("what other instances did cannot be read: {error}"))?;
         self.status.set_check(Check::Tables, true, "read to their end");
         let closed_too = self.config.schedule.revise_late;

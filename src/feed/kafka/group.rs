@@ -126,6 +126,8 @@ pub(super) struct Group {
     /// Partitions of which the end was told, with where it was.
     ended: Mutex<BTreeMap<(Arc<str>, i32), i64>>,
     pub(super) paused: AtomicBool,
+    /// Told to end.
+    pub(super) stopping: Arc<AtomicBool>,
     /// Why the daemon must stop.
     pub(super) fatal: Mutex<Option<String>>,
 }
@@ -149,6 +151,7 @@ impl Group {
             assigned: Mutex::default(),
             ended: Mutex::default(),
             paused: AtomicBool::new(false),
+            stopping: Arc::default(),
             fatal: Mutex::default(),
         }
     }
@@ -228,7 +231,9 @@ impl Group {
         if !lock(&self.outgoing).notice(Change::Offered(offered, answer)) {
             return Err("the intake has ended".to_owned());
         }
-        self.await_answer(&answered, OFFER).ok_or("the intake did not say where to read from")?
+        // Told to end, nobody wants them any more
+        let is_ending = || self.stopping.load(Ordering::Relaxed);
+        self.await_answer(&answered, OFFER, &is_ending).ok_or("the intake did not say where to read from")?
     }
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) -> Result<(), String> {
@@ -244,7 +249,9 @@ impl Group {
         if !partitions.is_empty() {
             let (done, answered) = sync_channel(1);
             let change = Change::Revoked { partitions: partitions.clone(), lost: is_lost, done };
-            if lock(&self.outgoing).notice(change) && self.await_answer(&answered, LETTING_GO).is_none() {
+            if lock(&self.outgoing).notice(change)
+                && self.await_answer(&answered, LETTING_GO, &|| false).is_none()
+            {
                 tracing::warn!(
                     "partitions are let go although not all of theirs is committed; it is read again"
                 );
@@ -265,9 +272,14 @@ impl Group {
     }
 
     /// Waits while the heart goes on beating; nothing where the time is up or nobody will answer.
-    fn await_answer<T>(&self, answered: &Receiver<T>, limit: Duration) -> Option<T> {
+    fn await_answer<T>(
+        &self,
+        answered: &Receiver<T>,
+        limit: Duration,
+        give_up: &dyn Fn() -> bool,
+    ) -> Option<T> {
         let began = Instant::now();
-        while began.elapsed() < limit {
+        while began.elapsed() < limit && !give_up() {
             self.status.beat(Heart::Poll);
             match answered.recv_timeout(Duration::from_millis(200)) {
                 Ok(answer) => return Some(answer),

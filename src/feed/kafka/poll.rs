@@ -106,7 +106,8 @@ impl KafkaFeed {
         let consumer: BaseConsumer<Group> = client.create_with_context(group).map_err(fail)?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
         consumer.subscribe(&names).map_err(fail)?;
-        let (consumer, stopping) = (Arc::new(consumer), Arc::new(AtomicBool::new(false)));
+        let stopping = Arc::clone(&consumer.context().stopping);
+        let consumer = Arc::new(consumer);
         let thread = {
             let (consumer, stopping) = (Arc::clone(&consumer), Arc::clone(&stopping));
             thread::Builder::new().name("poll".to_owned()).spawn(move || poll(&consumer, &stopping))
