@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 pub(crate) mod kafka;
+pub(crate) mod live;
 pub(crate) mod storm;
 
 use std::{

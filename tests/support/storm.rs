@@ -158,12 +158,12 @@ fn texts() -> Vec<String> {
     items.filter_map(|item| Some(item["text"].as_str()?.to_owned())).filter(|text| !text.is_empty()).collect()
 }
 
-fn key(nugget: &Value) -> String {
+pub(crate) fn key(nugget: &Value) -> String {
     let text = |name: &str| nugget[name].as_str().unwrap().to_owned();
     format!("{}/{}/{}", text("event"), text("requestID"), text("nuggetID"))
 }
 
-fn without_revision(mut nugget: Value) -> Value {
+pub(crate) fn without_revision(mut nugget: Value) -> Value {
     nugget.as_object_mut().unwrap().remove("revision");
     nugget
 }
