@@ -1,9 +1,12 @@
 //! Refused records, to a topic of their own: the bytes as they came, the reason in headers.
+//!
+//! Keeps true: no record is so large that it stops the stream. Where the topic takes no letter of that size, the letter
+//! goes without the record's key and bytes and says so; its headers name where the record lies.
 
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -13,7 +16,7 @@ use rdkafka::{
     ClientContext,
     config::RDKafkaLogLevel,
     error::{KafkaError, RDKafkaErrorCode},
-    message::{Header, OwnedHeaders},
+    message::{Header, Message, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext},
 };
 
@@ -26,6 +29,12 @@ use crate::{
 
 /// How long one waits before looking again whether there is room, or an answer.
 const MOMENT: Duration = Duration::from_millis(20);
+/// Largest record whose bytes are put into a letter. Less than the producer's queue holds.
+const LARGEST: usize = 32 << 20;
+/// What a letter may be: the record's bytes, its key and the headers.
+const LARGEST_LETTER: &str = "34603008";
+/// The header that gives the size of what was too large for the topic.
+const LEFT_OUT: &str = "left_out_bytes";
 /// Longest message in a header, in bytes.
 const LONGEST_MESSAGE: usize = 1_000;
 
@@ -50,9 +59,23 @@ pub struct KafkaDeadLetters {
     alive: Box<dyn Fn() + Send>,
 }
 
-/// What the broker refused for good.
+/// What the broker has refused.
 #[derive(Default)]
-struct Confirmations(Mutex<Option<String>>);
+struct Confirmations(Mutex<Refused>);
+
+#[derive(Default)]
+struct Refused {
+    /// For good: why.
+    failed: Option<String>,
+    /// Letters that were too large for the topic: their headers, and the size of the record.
+    too_large: Vec<(OwnedHeaders, usize)>,
+}
+
+impl Confirmations {
+    fn refused(&self) -> MutexGuard<'_, Refused> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl ClientContext for Confirmations {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
@@ -73,9 +96,16 @@ impl ProducerContext for Confirmations {
             if code == Some(RDKafkaErrorCode::PurgeQueue) || code == Some(RDKafkaErrorCode::PurgeInflight) {
                 return;
             }
-            let size = message.payload_len();
-            let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.get_or_insert(format!("a record of {size} bytes was refused: {error}"));
+            let size = message.payload_len() + message.key_len();
+            let mut refused = self.refused();
+            if code == Some(RDKafkaErrorCode::MessageSizeTooLarge)
+                && size > 0
+                && let Some(headers) = message.headers()
+            {
+                refused.too_large.push((headers.detach(), size));
+                return;
+            }
+            refused.failed.get_or_insert(format!("a record of {size} bytes was refused: {error}"));
         }
     }
 }
@@ -89,7 +119,9 @@ impl KafkaDeadLetters {
         giving_up: Arc<AtomicBool>,
         alive: Box<dyn Fn() + Send>,
     ) -> Result<Self, ClientError> {
-        let producer = producer_config(kafka, client_id)?.create_with_context(Confirmations::default())?;
+        let mut config = producer_config(kafka, client_id)?;
+        config.set("message.max.bytes", LARGEST_LETTER);
+        let producer = config.create_with_context(Confirmations::default())?;
         Ok(Self { producer, topic: topic.to_owned(), giving_up, alive })
     }
 
@@ -104,10 +136,30 @@ impl KafkaDeadLetters {
             .insert(Header { key: "source_partition", value: Some(&partition.to_string()) })
             .insert(Header { key: "source_offset", value: Some(&offset.to_string()) })
             .insert(Header { key: "app_version", value: Some(env!("CARGO_PKG_VERSION")) });
+        let size = letter.payload.len() + letter.key.as_ref().map_or(0, Vec::len);
+        if size > LARGEST {
+            return self.send_without_bytes(headers, size);
+        }
         let mut record = BaseRecord::to(&self.topic).payload(&letter.payload).headers(headers);
         if let Some(key) = &letter.key {
             record = record.key(key);
         }
+        self.send(record)
+    }
+
+    fn send_without_bytes(&self, headers: OwnedHeaders, size: usize) -> io::Result<()> {
+        tracing::error!(
+            topic = self.topic,
+            size,
+            "a refused record is larger than the dead-letter topic takes, its letter goes without its bytes; raise the \
+             topic's max.message.bytes"
+        );
+        let headers = headers.insert(Header { key: LEFT_OUT, value: Some(&size.to_string()) });
+        self.send(BaseRecord::to(&self.topic).headers(headers))
+    }
+
+    fn send(&self, record: BaseRecord<'_, Vec<u8>, Vec<u8>>) -> io::Result<()> {
+        let mut record = record;
         loop {
             match self.producer.send(record) {
                 Ok(()) => break,
@@ -135,7 +187,7 @@ impl KafkaDeadLetters {
     }
 
     fn look(&self) -> io::Result<()> {
-        let failed = self.producer.context().0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failed = self.producer.context().refused().failed.clone();
         match failed {
             Some(reason) => Err(self.refused(&reason)),
             None => match self.producer.client().fatal_error() {
@@ -153,10 +205,18 @@ impl KafkaDeadLetters {
 impl DeadLetters for KafkaDeadLetters {
     /// Waits until the broker has confirmed every letter, however long it is away.
     fn sync(&mut self) -> io::Result<u64> {
-        while self.producer.in_flight_count() > 0 {
-            self.wait()?;
+        loop {
+            while self.producer.in_flight_count() > 0 {
+                self.wait()?;
+            }
+            self.look()?;
+            let too_large = std::mem::take(&mut self.producer.context().refused().too_large);
+            if too_large.is_empty() {
+                return Ok(0);
+            }
+            for (headers, size) in too_large {
+                self.send_without_bytes(headers, size)?;
+            }
         }
-        self.look()?;
-        Ok(0)
     }
 }
