@@ -466,7 +466,12 @@ impl Taking {
             self.status.set_watermark(&event, watermark);
         }
         for (topic, partition, next) in self.intake.positions().iter() {
-            self.status.set_next_offset(topic, partition, i64::try_from(next).unwrap_or(i64::MAX));
+            let next = i64::try_from(next).unwrap_or(i64::MAX);
+            self.status.set_next_offset(topic, partition, next);
+            // After a restart nothing may come that would be committed
+            if !self.intake.is_dirty() {
+                self.status.set_committed(topic, partition, next);
+            }
         }
         for (topic, partition, next) in self.intake.committed().iter() {
             self.status.set_committed(topic, partition, i64::try_from(next).unwrap_or(i64::MAX));
