@@ -74,6 +74,8 @@ pub(super) struct Book {
     ledger: Arc<Mutex<Ledger>>,
     for_runs: Arc<Events>,
     for_decoders: Arc<Sources>,
+    /// What the decoders are to know next.
+    to_show: Arc<Vec<Source>>,
 }
 
 impl Book {
@@ -92,9 +94,11 @@ impl Book {
             ledger,
             for_runs: Arc::default(),
             for_decoders: Arc::default(),
+            to_show: Arc::default(),
         };
         book.ended.retain(|id, _| !book.events.contains_key(id));
         book.apply()?;
+        book.show_decoders();
         Ok(book)
     }
 
@@ -139,7 +143,13 @@ impl Book {
         Ok(ledger.set_meta(ENDED, &ended)?)
     }
 
-    /// Makes anew what depends on the events.
+    /// Has records decoded with the events as they are now. The intake must have been told of them: an item of an event
+    /// that it does not know would be in no shard.
+    fn show_decoders(&self) {
+        *self.for_decoders.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&self.to_show);
+    }
+
+    /// Makes anew what depends on the events; the decoders see it with [`Self::show_decoders`].
     fn apply(&mut self) -> Result<(), BookError> {
         let all = self.all();
         let router = Arc::new(Router::new(&all.iter().map(|event| (**event).clone()).collect::<Vec<_>>())?);
@@ -157,7 +167,7 @@ impl Book {
                 .map_err(|error| BookError::Source(source.topic.clone(), error))?;
             sources.push(Source { decoding, frame: source.frame, unrouted: source.unrouted });
         }
-        *self.for_decoders.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sources);
+        self.to_show = Arc::new(sources);
         self.for_runs
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -314,6 +324,7 @@ impl Following {
     fn tell(&self, ended: Vec<EventId>) {
         // At the end nobody listens any more
         self.listeners.arrivals.send(Arrival::Events(self.book.all(), ended)).unwrap_or_default();
+        self.book.show_decoders();
     }
 }
 
