@@ -330,7 +330,8 @@ impl ClientContext for Group {
                 if !lock(&self.assigned).contains_key(&key) {
                     continue;
                 }
-                if of.ls_offset >= 0 {
+                // Of what is held nothing is fetched, so librdkafka does not learn how the partition grows
+                if of.ls_offset >= 0 && !self.hold.is_set() {
                     self.status.set_high_watermark(&name, partition, of.ls_offset);
                 }
                 let at_end = of.eof_offset >= 0 && of.eof_offset == of.next_offset && of.fetchq_cnt == 0;

@@ -36,6 +36,10 @@ const BATCH_BYTES: usize = 512 << 10;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long a broker may take to answer a question about a partition.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long a broker may take to answer a question that can as well be asked again.
+const QUICK_ANSWER: Duration = Duration::from_millis(500);
+/// How often partitions that are held are asked for their ends.
+const ASK_ENDS: Duration = Duration::from_secs(5);
 /// How often librdkafka says how far partitions are from their end.
 const STATISTICS: &str = "1000";
 
@@ -176,12 +180,17 @@ pub fn offset_list(offsets: &Offsets) -> TopicPartitionList {
 fn poll(consumer: &BaseConsumer<Group>, stopping: &AtomicBool) -> Result<(), FeedError> {
     let group = consumer.context();
     let mut since_flush = Instant::now();
+    let mut since_ends: Option<Instant> = None;
     while !stopping.load(Ordering::Relaxed) {
         group.status.beat(Heart::Poll);
         if let Some(reason) = lock(&group.fatal).take() {
             return Err(FeedError::Stopped(reason));
         }
         pause_or_resume(consumer, group)?;
+        if group.hold.is_set() && since_ends.is_none_or(|since| since.elapsed() >= ASK_ENDS) {
+            ask_ends(consumer, group);
+            since_ends = Some(Instant::now());
+        }
         // While records come, a poll that waits would hold back those that have come
         let patience = if lock(&group.outgoing).records.is_empty() { PATIENCE } else { Duration::ZERO };
         let full = match consumer.poll(patience) {
@@ -247,6 +256,16 @@ fn pause_or_resume(consumer: &BaseConsumer<Group>, group: &Group) -> Result<(), 
         group.status.resume(Pause::Queue);
     }
     Ok(())
+}
+
+/// Tells how far held partitions are from their ends: of those librdkafka knows it from the records that it fetches.
+fn ask_ends(consumer: &BaseConsumer<Group>, group: &Group) {
+    let assigned: Vec<_> = lock(&group.assigned).keys().cloned().collect();
+    for (topic, partition) in assigned {
+        // A broker that does not answer is not asked about the others too
+        let Ok((_, high)) = consumer.fetch_watermarks(&topic, partition, QUICK_ANSWER) else { return };
+        group.status.set_high_watermark(&topic, partition, high);
+    }
 }
 
 fn assignment(group: &Group) -> TopicPartitionList {
