@@ -38,7 +38,7 @@ fn storm(strategy: &str, seed: u64) {
     let began = Instant::now();
     let folder = Folder::new();
     let archive = Archive::new(&folder, 24, size.items);
-    let expected = archive.expected(&folder, &[]);
+    let expected = archive.expected(&folder, &["index.open_shards=64"]);
     let client = broker.client();
     let items = topic("items");
     client.create_topic(&items, PARTITIONS, &[]);
@@ -53,7 +53,7 @@ fn storm(strategy: &str, seed: u64) {
             "schedule.refresh=2s",
             "schedule.idle=4s",
             "index.commit_interval=1s",
-            "index.open_shards=32",
+            "index.open_shards=64",
         ]);
     client.create_topic(&config.nuggets, 1, &[]);
     let configs: Vec<DaemonConfig> =

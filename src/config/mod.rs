@@ -151,7 +151,7 @@ impl Default for IndexConfig {
         Self {
             commit_interval: Seconds(10),
             commit_items: 50_000,
-            open_shards: 16,
+            open_shards: 32,
             writer_memory: Bytes(24 * Bytes::MIB),
             least_free: Bytes(256 * Bytes::MIB),
         }

@@ -169,7 +169,7 @@ pub(crate) fn without_revision(mut nugget: Value) -> Value {
 }
 
 /// Whether a daemon has read and finished all that its partitions hold.
-fn is_finished(daemon: &mut Daemon) -> bool {
+pub(crate) fn is_finished(daemon: &mut Daemon) -> bool {
     let state = daemon.state();
     let partitions = state["assignment"]
         .as_object()
