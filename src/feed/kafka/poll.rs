@@ -1,6 +1,7 @@
 //! The poll thread: records in, batches out, never waiting for anybody.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +13,7 @@ use std::{
 
 use rdkafka::{
     Message, Offset, Timestamp, TopicPartitionList,
-    consumer::{BaseConsumer, CommitMode, Consumer, ConsumerGroupMetadata},
+    consumer::{BaseConsumer, CommitMode, Consumer, ConsumerGroupMetadata, RebalanceProtocol},
     error::{KafkaError, RDKafkaErrorCode},
     message::BorrowedMessage,
 };
@@ -326,32 +327,56 @@ fn failed(consumer: &BaseConsumer<Group>, group: &Group, error: &KafkaError) -> 
 /// topic is another one (stop).
 fn go_on_after_gaps(consumer: &BaseConsumer<Group>, group: &Group) -> Result<(), FeedError> {
     let positions = consumer.position().map_err(|error| stopped("positions cannot be read", &error))?;
-    let assigned = lock(&group.assigned).clone();
-    for ((topic, partition), begun) in assigned {
-        let position = match positions.find_partition(&topic, partition).map(|found| found.offset()) {
+    let mut starts = lock(&group.assigned).clone();
+    for ((topic, partition), start) in &mut starts {
+        let position = match positions.find_partition(topic, *partition).map(|found| found.offset()) {
             Some(Offset::Offset(position)) => position,
             // Nothing has come of it yet
-            _ => i64::try_from(begun).unwrap_or(i64::MAX),
+            _ => i64::try_from(*start).unwrap_or(i64::MAX),
         };
-        let topic = &*topic;
-        let watermarks = consumer.fetch_watermarks(topic, partition, ANSWER);
-        let (low, high) = match watermarks {
+        *start = u64::try_from(position).unwrap_or_default();
+        let (low, high) = match consumer.fetch_watermarks(topic, *partition, ANSWER) {
             Ok(watermarks) => watermarks,
             Err(error) => {
-                tracing::warn!(topic, partition, %error, "the partition cannot be asked, it is tried again");
+                tracing::warn!(topic = &**topic, partition, %error, "the partition cannot be asked, it is tried again");
                 continue;
             }
         };
         if position > high {
-            return Err(FeedError::Stopped(changed_topic(topic, partition, position, high)));
+            return Err(FeedError::Stopped(changed_topic(topic, *partition, position, high)));
         }
         if position < low {
-            report_gap(&group.metrics, topic, partition, position, low);
-            consumer
-                .seek(topic, partition, Offset::Offset(low), ANSWER)
-                .map_err(|error| stopped("the gap cannot be passed", &error))?;
+            report_gap(&group.metrics, topic, *partition, position, low);
+            *start = u64::try_from(low).unwrap_or_default();
         }
     }
+    begin_again(consumer, group, starts)
+}
+
+/// Begins every partition of ours anew at an offset. librdkafka stops reading a partition whose position is gone, and
+/// one that it has stopped cannot be sought.
+fn begin_again(
+    consumer: &BaseConsumer<Group>,
+    group: &Group,
+    starts: BTreeMap<(Arc<str>, i32), u64>,
+) -> Result<(), FeedError> {
+    let fail = |error: KafkaError| stopped("the gap cannot be passed", &error);
+    let mut wanted = TopicPartitionList::with_capacity(starts.len());
+    for ((topic, partition), &start) in &starts {
+        let offset = Offset::Offset(i64::try_from(start).unwrap_or(i64::MAX));
+        wanted.add_partition_offset(topic, *partition, offset).map_err(fail)?;
+    }
+    match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer
+            .incremental_unassign(&assignment(group))
+            .and_then(|()| consumer.incremental_assign(&wanted)),
+        _ => consumer.assign(&wanted),
+    }
+    .map_err(fail)?;
+    if group.paused.load(Ordering::Relaxed) {
+        consumer.pause(&wanted).map_err(fail)?;
+    }
+    *lock(&group.assigned) = starts;
     Ok(())
 }
 
