@@ -65,6 +65,8 @@ use crate::{
 
 /// How long the first question to a broker may take.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
+/// How long leaving the group may take when something has failed.
+const LEAVING: Duration = Duration::from_secs(5);
 /// How often the main thread looks whether everybody is alive.
 const LOOK: Duration = Duration::from_millis(100);
 /// Where the ledger keeps which cluster its positions are of.
@@ -336,22 +338,21 @@ impl Daemon {
     /// A thread has ended by itself: says why. State is as after a kill, which every restart can deal with.
     fn fail(mut self) -> Result<(), DaemonError> {
         self.giving_up.store(true, Ordering::Relaxed);
-        self.feed.stop();
-        if self.intake.is_finished() {
-            return match self.intake.join() {
-                Ok(Err(error)) => Err(error),
-                Ok(Ok(())) => Err(DaemonError::Stopped("the intake thread ended early".to_owned())),
-                Err(_) => {
-                    Err(DaemonError::Stopped("the intake thread failed; see the message above".to_owned()))
-                }
-            };
+        let polled = if self.feed.has_ended() { self.feed.join() } else { Ok(()) };
+        let published = if self.publisher.has_ended() { self.publisher.stop() } else { Ok(()) };
+        let has_taken = self.intake.is_finished().then_some(self.intake);
+        leave(self.feed, self.publisher);
+        match has_taken.map(JoinHandle::join) {
+            Some(Ok(Err(error))) => return Err(error),
+            Some(Err(_)) => {
+                return Err(DaemonError::Stopped(
+                    "the intake thread failed; see the message above".to_owned(),
+                ));
+            }
+            Some(Ok(Ok(()))) | None => {}
         }
-        if self.feed.has_ended() {
-            self.feed.join()?;
-        }
-        if self.publisher.has_ended() {
-            self.publisher.stop()?;
-        }
+        polled?;
+        published?;
         Err(DaemonError::Stopped("a thread ended early".to_owned()))
     }
 
@@ -410,6 +411,21 @@ impl Daemon {
         self.http.stop();
         tracing::info!(ran, published, closed, "ended");
         Ok(())
+    }
+}
+
+/// Leaves the group, so that nobody waits for this member's session to end. The process ends anyway, so a broker that
+/// does not answer is not waited for.
+fn leave(mut feed: KafkaFeed, mut publisher: Publisher) {
+    feed.stop();
+    let leaving = thread::spawn(move || {
+        // Both have said why they ended, if they did by themselves
+        publisher.stop().unwrap_or_default();
+        feed.join().unwrap_or_default();
+    });
+    let until = Instant::now() + LEAVING;
+    while !leaving.is_finished() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
