@@ -35,6 +35,7 @@ fn failure(error: DaemonError) -> Failure {
         }
         DaemonError::Cluster(_)
         | DaemonError::NoTopic(_)
+        | DaemonError::OtherCluster { .. }
         | DaemonError::Busy(_)
         | DaemonError::Feed(_)
         | DaemonError::Publish(_)
@@ -42,8 +43,7 @@ fn failure(error: DaemonError) -> Failure {
         | DaemonError::DiskFull { .. }
         | DaemonError::Grace(_)
         | DaemonError::Intake(IntakeError::Rejected(_)) => Exit::TryAgain,
-        DaemonError::OtherCluster { .. }
-        | DaemonError::Vanished { .. }
+        DaemonError::Vanished { .. }
         | DaemonError::Intake(_)
         | DaemonError::Index(_)
         | DaemonError::Ledger(_)
