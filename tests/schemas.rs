@@ -12,7 +12,7 @@ use support::{
     DAY, Folder, START, event, json_lines, read_json, read_lines, read_text, replay, root, run, tweet,
 };
 
-const RECORDS: [&str; 5] = ["item", "nugget", "event", "request", "dead-letter"];
+const RECORDS: [&str; 6] = ["item", "nugget", "event", "request", "request-status", "dead-letter"];
 
 fn validator(record: &str) -> Validator {
     jsonschema::validator_for(&read_json(&root().join(format!("schemas/{record}.schema.json")))).unwrap()
