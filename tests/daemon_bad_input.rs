@@ -1,7 +1,7 @@
 //! Invariant 5 beside a broker: bad input costs a dead letter with the bytes as they came, never the stream, and no
 //! memory; a flood of it stops the intake and loses nothing.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests; counts are whole numbers")]
 
 mod support;
 

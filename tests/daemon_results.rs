@@ -1,7 +1,7 @@
 //! The daemon decides as a file replay does, follows its events while running, and says in order what becomes of each
 //! request.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests; counts are whole numbers")]
 
 mod support;
 
@@ -174,7 +174,8 @@ fn events_come_change_and_end_while_the_daemon_runs() {
     assert!(daemon.is_ready(), "what was known of the events stays");
     let of_second_day = of("ONE", 50..90, DAY + 4_000);
     send(&mut daemon, &of_second_day);
-    let request = |key: &str| broker.latest_by_key(&config.requests).get(key).map(|status| status.json());
+    let request =
+        |key: &str| broker.latest_by_key(&config.requests).get(key).map(support::kafka::ReadRecord::json);
     wait_until(LIMIT, "the first day has closed", || {
         request("ONE/ONE-r0").is_some_and(|status| status["state"] == "final")
     });
@@ -258,8 +259,11 @@ fn what_comes_late_makes_one_more_revision_and_takes_back_what_no_longer_stands(
     assert_eq!((said[1].1, said[2].1), (Some(0), Some(1)));
     let revised = published(&broker, &config);
     let records = broker.read_all(&config.nuggets);
-    let withdrawn: Vec<&str> =
-        records.iter().filter(|record| record.payload.is_none()).map(|record| record.key()).collect();
+    let withdrawn: Vec<&str> = records
+        .iter()
+        .filter(|record| record.payload.is_none())
+        .map(support::kafka::ReadRecord::key)
+        .collect();
     assert!(!withdrawn.is_empty(), "something no longer stands");
     for key in withdrawn {
         assert!(first.contains_key(key) && !revised.contains_key(key), "{key}");

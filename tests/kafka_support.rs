@@ -1,7 +1,7 @@
 //! What the tests with a broker stand on: the broker keeps what it acknowledged across a stop and a kill, readers see
 //! exactly what was produced, and a daemon's log, endpoints and end are read as they are.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests; counts are whole numbers")]
 
 mod support;
 
