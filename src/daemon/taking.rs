@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
@@ -303,7 +303,7 @@ impl Taking {
         self.status.set_check(Check::Tables, true, "read to their end");
         let closed_too = self.config.schedule.revise_late;
         {
-            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ledger = lock(&self.ledger);
             for partition in offered {
                 ledger
                     .take_over(&partition.topic, partition.partition, closed_too)
@@ -315,6 +315,10 @@ impl Taking {
         let mut assigned = Vec::with_capacity(offered.len());
         for partition in offered {
             let next = self.begin(partition, closed_too)?;
+            let begun = self.intake.begun(&partition.topic, partition.partition).unwrap_or(next);
+            lock(&self.ledger)
+                .leave_to_others(&partition.topic, partition.partition, begun)
+                .map_err(|error| error.to_string())?;
             let mut offset = next;
             let known = self.intake.last_record(&partition.topic, partition.partition);
             if let (Some(digest), Some(last)) = (known, next.checked_sub(1))
@@ -331,6 +335,7 @@ impl Taking {
             });
             assigned.push((partition.topic.to_string(), partition.partition, next));
         }
+        self.intake.reload().map_err(|error| error.to_string())?;
         self.intake.assigned(&assigned).map_err(|error| error.to_string())?;
         self.owned.add(assigned.iter().map(|(topic, partition, _)| (topic.clone(), *partition)));
         self.owned.set_homes(self.intake.homes());
@@ -540,6 +545,10 @@ impl Taking {
     fn hold(&self) {
         self.hold.set(self.state.flooded || self.state.disk_full || !self.state.events_known);
     }
+}
+
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The time; nothing where the clock says a year that no item can have.

@@ -93,6 +93,11 @@ impl Intake {
         self.begun.get(topic, partition).map(|_| self.positions.next(topic, partition))
     }
 
+    /// The first record that was ever looked at of a partition.
+    pub fn begun(&self, topic: &str, partition: i32) -> Option<u64> {
+        self.begun.get(topic, partition)
+    }
+
     /// The lowest first item of the requests that are built here and lie in this partition.
     pub fn lowest_first(&self, topic: &str, partition: i32, closed_too: bool) -> Option<u64> {
         self.known

@@ -90,6 +90,21 @@ impl Ledger {
         Ok(taken)
     }
 
+    /// Gives up requests whose items are not all here: they begin before the record that this partition was begun at.
+    /// Somebody else has finished them, or this instance was killed before it had built them.
+    pub fn leave_to_others(&mut self, topic: &str, partition: i32, begun: u64) -> Result<(), LedgerError> {
+        for request in self.requests()? {
+            let is_partial = request.first.get(topic, partition).is_some_and(|first| first < begun);
+            if request.here && is_partial {
+                self.change(
+                    "UPDATE requests SET here = 0 WHERE event = ?1 AND request = ?2",
+                    params![request.key.0.as_str(), request.key.1.as_str()],
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     fn heard_of(&self, topic: &str, partition: i32) -> Result<Vec<RequestStatus>, LedgerError> {
         let mut statement = self
             .connection
@@ -190,4 +205,75 @@ pub fn read_nugget_key(key: &str) -> Option<(ShardKey, String)> {
         return None;
     }
     Some(((EventId::new(event).ok()?, RequestId::new(request).ok()?), name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ledger::Announcer,
+        model::{Method, Offsets, RequestRecord},
+    };
+
+    fn status(state: RequestState, revision: Option<u32>, first: u64) -> RequestStatus {
+        let key = key();
+        let mut offsets = Offsets::default();
+        offsets.set("items", 3, first);
+        let run = revision.map(|revision| RequestRecord {
+            items: 10,
+            ..RequestRecord::nothing(&key, revision, Method::Greedy)
+        });
+        let batch = Announcer { configuration: String::new() }.opened(&key, &offsets);
+        let opened: RequestStatus = serde_json::from_str(batch.entries[0].value.as_ref().unwrap()).unwrap();
+        RequestStatus { state, revision, run, ..opened }
+    }
+
+    fn key() -> ShardKey {
+        (EventId::new("E").unwrap(), RequestId::new("E-r0").unwrap())
+    }
+
+    fn ledger(folder: &tempfile::TempDir) -> Ledger {
+        Ledger::open(&folder.path().join("ledger.sqlite")).unwrap()
+    }
+
+    #[test]
+    fn what_others_finished_is_taken_over_and_not_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = ledger(&folder);
+        ledger.hear(&[Heard::Request(Box::new(status(RequestState::Final, Some(4), 70)))]).unwrap();
+        assert!(ledger.take_over("items", 2, false).unwrap().is_empty(), "of another partition");
+        assert_eq!(ledger.take_over("items", 3, false).unwrap(), [key()]);
+        let known = ledger.request(&key()).unwrap().unwrap();
+        assert!(!known.here && known.is_closed() && known.waiting().is_none());
+        assert_eq!((known.next_revision(), known.first.get("items", 3)), (5, Some(70)));
+    }
+
+    #[test]
+    fn of_the_same_revision_the_published_one_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = ledger(&folder);
+        ledger.close_request(&key(), 12).unwrap();
+        assert!(ledger.request(&key()).unwrap().unwrap().waiting().is_some());
+        ledger.hear(&[Heard::Request(Box::new(status(RequestState::Interim, Some(0), 70)))]).unwrap();
+        ledger.take_over("items", 3, false).unwrap();
+        let known = ledger.request(&key()).unwrap().unwrap();
+        assert!(known.here && !known.is_closed() && known.waiting().is_none());
+        assert_eq!(known.next_revision(), 1);
+        // Ours is ahead: it stays
+        ledger.revise_request(&key(), 15).unwrap();
+        assert!(ledger.take_over("items", 3, false).unwrap().is_empty());
+        assert_eq!(ledger.request(&key()).unwrap().unwrap().waiting().unwrap().revision, 1);
+    }
+
+    #[test]
+    fn a_request_whose_first_items_were_never_read_here_is_left_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = ledger(&folder);
+        ledger.hear(&[Heard::Request(Box::new(status(RequestState::Interim, Some(0), 70)))]).unwrap();
+        ledger.take_over("items", 3, false).unwrap();
+        ledger.leave_to_others("items", 3, 70).unwrap();
+        assert!(ledger.request(&key()).unwrap().unwrap().here, "begun at its first item");
+        ledger.leave_to_others("items", 3, 71).unwrap();
+        assert!(!ledger.request(&key()).unwrap().unwrap().here);
+    }
 }
