@@ -242,7 +242,7 @@ impl Daemon {
     pub(crate) fn wait(&mut self, limit: Duration) -> Ended {
         wait_until(limit, "the daemon has ended", || self.has_ended());
         let log = self.log();
-        assert!(!log.contains("panicked"), "{log}");
+        assert!(!log.contains("panicked at"), "{log}");
         let status = self.child.wait().unwrap();
         status.code().map_or_else(|| Ended::Signal(status.signal().unwrap()), Ended::Code)
     }
