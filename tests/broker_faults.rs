@@ -100,6 +100,42 @@ fn a_broker_that_goes_and_comes_back_costs_nothing_but_time() {
 }
 
 #[test]
+fn told_to_end_while_the_broker_is_away_it_ends_in_time_and_goes_on_later() {
+    let Some(broker) = Broker::own() else { return };
+    let folder = Folder::new();
+    let topic = broker.new_topic("items", 1);
+    let config = configured(&broker, &folder, &topic).set(&[
+        "schedule.idle=1s",
+        "shutdown.grace=6s",
+        // Nobody can leave a group whose broker is away
+        "kafka.consumer.session.timeout.ms=3000",
+        "kafka.consumer.heartbeat.interval.ms=500",
+    ]);
+    let mut daemon = Daemon::start(&config);
+    await_ready(&mut daemon);
+    let all = items(0..500);
+    broker.produce(&topic, all.iter().map(record));
+    wait_until(LIMIT, "items are taken", || daemon.metric("nuggetd_items_total", &[]) == Some(500.0));
+    broker.kill();
+    wait_until(LIMIT, "what cannot be published waits", || {
+        daemon.state()["outbox"]["batches"].as_u64() > Some(0)
+    });
+    let asked = Instant::now();
+    daemon.signal("TERM");
+    let ended = daemon.wait(LIMIT);
+    assert!(matches!(ended, Ended::Code(0 | 75)), "{ended:?} {}", daemon.log());
+    assert!(asked.elapsed() < Duration::from_secs(9), "{:?}", asked.elapsed());
+    broker.start();
+    let mut daemon = Daemon::start(&config);
+    await_finished(&mut daemon, &broker, &[&topic]);
+    assert_eq!(daemon.stop(), Ended::Code(0));
+    assert_holds(&config, "A", &REQUESTS, &all);
+    let archive = folder.write_items("all.jsonl", &all);
+    let expected = replayed(&[&archive], &[&folder.path("event.json")], &folder.path("out"), &[]);
+    assert_eq!(json!(published(&broker, &config)), json!(expected));
+}
+
+#[test]
 fn a_broker_that_is_away_at_the_start_is_named() {
     let folder = Folder::new();
     // A port at which nobody listens

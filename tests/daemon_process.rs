@@ -10,6 +10,11 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -27,7 +32,12 @@ const GRACE: Duration = Duration::from_secs(25);
 fn configured(broker: &Client, folder: &Folder, topic: &str) -> DaemonConfig {
     let event = folder.write_event("event.json", &days("A", 2));
     let config = DaemonConfig::new(broker.address(), &folder.path("data")).source(topic, "crisisfacts");
-    config.event_file(&event).set(&["index.commit_interval=1s", "schedule.idle=1h"])
+    config.event_file(&event).set(&[
+        "index.commit_interval=1s",
+        "schedule.idle=1h",
+        // Whoever is not let go in order keeps its place in the group so long
+        "kafka.consumer.session.timeout.ms=6000",
+    ])
 }
 
 /// Items with these numbers, one every 4 seconds.
@@ -61,31 +71,43 @@ fn told_to_end_under_load_it_ends_in_time_and_reads_nothing_twice() {
         "kafka.group_instance_id=one",
         "index.commit_interval=5s",
     ]);
-    let all = items(0..40_000);
-    broker.produce(&topic, all.iter().map(record));
-    let taken = |daemon: &mut Daemon| daemon.metric("nuggetd_items_total", &[]).unwrap_or(0.0);
+    let done = Arc::new(AtomicBool::new(false));
+    let sending = {
+        let (client, topic, done) = (broker.client(), topic.clone(), Arc::clone(&done));
+        thread::spawn(move || {
+            let mut producer = client.producer();
+            let mut sent = 0;
+            while !done.load(Ordering::Relaxed) && sent < 40_000 {
+                for item in items(sent..sent + 100) {
+                    producer.send(&topic, &record(&item));
+                }
+                sent += 100;
+                thread::sleep(Duration::from_millis(40));
+            }
+            producer.flush();
+            sent
+        })
+    };
+    let metric =
+        |daemon: &mut Daemon, name: &str, labels: &[&str]| daemon.metric(name, labels).unwrap_or(0.0);
     let mut longest = Duration::ZERO;
-    let mut ends = 0;
-    for least in [1.0, 500.0, 3_000.0, 1_000.0] {
+    for least in [1.0, 300.0, 3_000.0] {
         let mut daemon = Daemon::start(&config);
-        wait_until(LIMIT, "items are taken", || taken(&mut daemon) >= least);
-        let repeated = daemon.metric("nuggetd_messages_total", &["outcome=\"repeated\""]);
-        assert_eq!(repeated.unwrap_or(0.0), 0.0);
+        wait_until(LIMIT, "items are taken", || metric(&mut daemon, "nuggetd_items_total", &[]) >= least);
+        assert_eq!(metric(&mut daemon, "nuggetd_messages_total", &["outcome=\"repeated\""]), 0.0);
         let asked = Instant::now();
         assert_eq!(daemon.stop(), Ended::Code(0), "{}", daemon.log());
         longest = longest.max(asked.elapsed());
-        ends += 1;
     }
-    let committed = broker.committed(&config.group, &topic).into_iter().flatten().sum::<i64>();
-    assert!((1..40_000).contains(&committed), "it ended under load: {committed}");
     assert!(longest < GRACE, "{longest:?}");
+    done.store(true, Ordering::Relaxed);
+    let sent = sending.join().unwrap();
     let mut daemon = Daemon::start(&config);
     await_committed(&mut daemon, &broker, &topic);
-    let repeated = daemon.metric("nuggetd_messages_total", &["outcome=\"repeated\""]);
-    assert_eq!(repeated.unwrap_or(0.0), 0.0);
+    assert_eq!(metric(&mut daemon, "nuggetd_messages_total", &["outcome=\"repeated\""]), 0.0);
     assert_eq!(daemon.stop(), Ended::Code(0));
-    assert_holds(&config, "A", &REQUESTS, &all);
-    eprintln!("told to end {ends} times under load: {} ms at most", longest.as_millis());
+    assert_holds(&config, "A", &REQUESTS, &items(0..sent));
+    eprintln!("told to end under load: within {} ms, {sent} items", longest.as_millis());
 }
 
 #[test]
@@ -98,7 +120,8 @@ fn told_a_second_time_it_leaves_at_once() {
     await_ready(&mut daemon);
     let ledger = hold_ledger(&config);
     broker.produce(&topic, items(0..100).iter().map(record));
-    wait_until(LIMIT, "items are taken", || daemon.metric("nuggetd_items_total", &[]) == Some(100.0));
+    // The first commit waits, perhaps before all of them have come
+    wait_until(LIMIT, "items are taken", || daemon.metric("nuggetd_items_total", &[]).is_some());
     daemon.signal("TERM");
     wait_until(LIMIT, "it finishes what is under way", || daemon.has_logged("told to end"));
     assert!(!daemon.has_ended());
@@ -122,7 +145,8 @@ fn what_does_not_end_within_the_grace_period_goes_on_after_a_restart() {
     await_ready(&mut daemon);
     let ledger = hold_ledger(&config);
     broker.produce(&topic, items(0..100).iter().map(record));
-    wait_until(LIMIT, "items are taken", || daemon.metric("nuggetd_items_total", &[]) == Some(100.0));
+    // The first commit waits, perhaps before all of them have come
+    wait_until(LIMIT, "items are taken", || daemon.metric("nuggetd_items_total", &[]).is_some());
     daemon.signal("TERM");
     let asked = Instant::now();
     let (ended, error) = error_of(&mut daemon);

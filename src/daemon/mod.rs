@@ -366,37 +366,31 @@ impl Daemon {
         self.draining.store(true, Ordering::Relaxed);
         self.follower.stop();
         self.feed.stop();
-        while !self.feed.has_ended() && !left().is_zero() {
-            thread::sleep(Duration::from_millis(10));
-        }
-        if !self.feed.has_ended() {
+        if !wait_for(|| self.feed.has_ended(), left()) {
             return Err(DaemonError::Grace(grace));
         }
         if let Err(error) = self.feed.join() {
             tracing::info!(%error, "polling ended");
         }
         self.status.rest(Heart::Poll);
-        while self.budget.in_use().0 > 0 && !left().is_zero() && !self.intake.is_finished() {
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(|| self.budget.in_use().0 == 0 || self.intake.is_finished(), left());
         let ran = self.runs.end(left() / 2);
         let published = self.publisher.handle().drain(left() / 2);
+        self.publisher.tell_to_stop();
+        if !wait_for(|| self.publisher.has_ended(), left()) {
+            return Err(DaemonError::Grace(grace));
+        }
         self.publisher.stop()?;
         self.giving_up.store(left().is_zero(), Ordering::Relaxed);
         // Closing the consumer has the intake commit and let go of everything
         let feed = self.feed;
         let closing = thread::spawn(move || drop(feed));
-        while !closing.is_finished() && !left().is_zero() && !self.intake.is_finished() {
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(|| closing.is_finished() || self.intake.is_finished(), left());
         let closed = closing.is_finished();
         self.giving_up.store(!closed, Ordering::Relaxed);
         // It may have ended with an error, which it says below
         self.arrivals.send(Arrival::End).unwrap_or_default();
-        while !self.intake.is_finished() && !left().is_zero() {
-            thread::sleep(Duration::from_millis(10));
-        }
-        if !self.intake.is_finished() {
+        if !wait_for(|| self.intake.is_finished(), left()) {
             return Err(DaemonError::Grace(grace));
         }
         match self.intake.join() {
@@ -423,10 +417,19 @@ fn leave(mut feed: KafkaFeed, mut publisher: Publisher) {
         publisher.stop().unwrap_or_default();
         feed.join().unwrap_or_default();
     });
-    let until = Instant::now() + LEAVING;
-    while !leaving.is_finished() && Instant::now() < until {
+    wait_for(|| leaving.is_finished(), LEAVING);
+}
+
+/// Waits until something holds; false where the time is up.
+fn wait_for(holds: impl Fn() -> bool, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    while !holds() {
+        if Instant::now() >= until {
+            return false;
+        }
         thread::sleep(Duration::from_millis(10));
     }
+    true
 }
 
 /// What the outside sees of the process.

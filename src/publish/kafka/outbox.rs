@@ -188,10 +188,15 @@ impl Publisher {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the thread; what waits stays in the outbox.
-    pub fn stop(&mut self) -> Result<(), PublishError> {
+    /// Has the thread end once it is through with what it does now.
+    pub fn tell_to_stop(&self) {
         self.handle.shared.stopping.store(true, Ordering::Relaxed);
         self.handle.wake();
+    }
+
+    /// Ends the thread; what waits stays in the outbox.
+    pub fn stop(&mut self) -> Result<(), PublishError> {
+        self.tell_to_stop();
         match self.thread.take() {
             Some(thread) => thread.join().map_err(|_| PublishError::Ended)?,
             None => Ok(()),
