@@ -1,6 +1,6 @@
 //! The daemon as a process: signals, its folder, a disk without room, state that somebody has damaged, its endpoints.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests; counts are whole numbers")]
 
 mod support;
 
