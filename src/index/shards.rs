@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
 };
 
 use super::{
@@ -209,6 +209,7 @@ impl Shards {
 
     /// How large all shards in the folder are together. What nobody writes is looked at once.
     pub fn size(&mut self) -> Size {
+        self.away.retain(|_, back| matches!(back.try_recv(), Err(TryRecvError::Empty)));
         let written: Vec<PathBuf> =
             self.open.keys().chain(self.away.keys()).map(|key| self.path(key)).collect();
         for path in &written {

@@ -35,6 +35,8 @@ const BATCH_RECORDS: usize = 256;
 const BATCH_BYTES: usize = 512 << 10;
 /// How long a poll waits while nothing comes.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a full queue is waited for before partitions are paused; far below any `max.poll.interval.ms`.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// How long a broker may take to answer a question about a partition.
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long a broker may take to answer a question that can as well be asked again.
@@ -240,9 +242,23 @@ fn keep(group: &Group, message: &BorrowedMessage<'_>) -> bool {
     outgoing.records.len() >= BATCH_RECORDS || outgoing.bytes >= BATCH_BYTES
 }
 
+/// Waits a moment for those who take items. Most often that is enough, and a pause would cost more: librdkafka throws away
+/// what it has fetched ahead and asks for it again.
+fn await_room(group: &Group) {
+    let until = Instant::now() + SHORT_WAIT;
+    lock(&group.outgoing).flush();
+    while !group.budget.has_room() && Instant::now() < until && !group.stopping.load(Ordering::Relaxed) {
+        group.status.beat(Heart::Poll);
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 fn pause_or_resume(consumer: &BaseConsumer<Group>, group: &Group) -> Result<(), FeedError> {
     let paused = group.paused.load(Ordering::Relaxed);
     let held = group.hold.is_set();
+    if !paused && !held && group.budget.is_full() {
+        await_room(group);
+    }
     if !paused && (held || group.budget.is_full()) {
         // Polling a paused partition gives nothing, so what has gathered goes out first
         lock(&group.outgoing).flush();
