@@ -94,7 +94,7 @@ fn told_to_end_under_load_it_ends_in_time_and_reads_nothing_twice() {
     for least in [1.0, 300.0, 3_000.0] {
         let mut daemon = Daemon::start(&config);
         wait_until(LIMIT, "items are taken", || metric(&mut daemon, "nuggetd_items_total", &[]) >= least);
-        assert_eq!(metric(&mut daemon, "nuggetd_messages_total", &["outcome=\"repeated\""]), 0.0);
+        assert!(metric(&mut daemon, "nuggetd_messages_total", &["outcome=\"repeated\""]) < 1.0);
         let asked = Instant::now();
         assert_eq!(daemon.stop(), Ended::Code(0), "{}", daemon.log());
         longest = longest.max(asked.elapsed());
@@ -104,7 +104,7 @@ fn told_to_end_under_load_it_ends_in_time_and_reads_nothing_twice() {
     let sent = sending.join().unwrap();
     let mut daemon = Daemon::start(&config);
     await_committed(&mut daemon, &broker, &topic);
-    assert_eq!(metric(&mut daemon, "nuggetd_messages_total", &["outcome=\"repeated\""]), 0.0);
+    assert!(metric(&mut daemon, "nuggetd_messages_total", &["outcome=\"repeated\""]) < 1.0);
     assert_eq!(daemon.stop(), Ended::Code(0));
     assert_holds(&config, "A", &REQUESTS, &items(0..sent));
     eprintln!("told to end under load: within {} ms, {sent} items", longest.as_millis());
