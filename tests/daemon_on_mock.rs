@@ -22,7 +22,12 @@ fn items_become_the_nuggets_of_their_file_replay() {
         .source(&topic, "crisisfacts")
         .event_file(&event)
         // The mock keeps the place of a member that has left until its session ends
-        .set(&["index.commit_interval=1s", "schedule.idle=1s", "kafka.consumer.session.timeout.ms=3000"]);
+        .set(&[
+            "index.commit_interval=1s",
+            "schedule.idle=1s",
+            "kafka.consumer.session.timeout.ms=3000",
+            "kafka.consumer.heartbeat.interval.ms=500",
+        ]);
     for topic in [&config.nuggets, &config.requests, &config.dead_letters] {
         broker.create_topic(topic, 1, &[]);
     }

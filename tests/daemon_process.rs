@@ -37,6 +37,7 @@ fn configured(broker: &Client, folder: &Folder, topic: &str) -> DaemonConfig {
         "schedule.idle=1h",
         // Whoever is not let go in order keeps its place in the group so long
         "kafka.consumer.session.timeout.ms=6000",
+        "kafka.consumer.heartbeat.interval.ms=1000",
     ])
 }
 
