@@ -4,7 +4,8 @@
 //! The rooms, in the order in which the data passes them; none imports from one further right, except the words of
 //! [`model`]: [`feed`] → [`clean`] → [`index`] → [`search`] → [`rank`] → [`facts`] → [`publish`]. [`intake`] and
 //! [`schedule`] decide what is taken and when a request runs, [`request`] is one such run, the [`ledger`] remembers,
-//! and [`replay`] drives an archive, read as one stream in the order of time, through all of them.
+//! [`replay`] drives an archive, read as one stream in the order of time, through all of them, and [`daemon`] the topics
+//! of a broker.
 
 pub mod clean;
 pub mod cli;
