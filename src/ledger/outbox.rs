@@ -5,7 +5,10 @@ use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 use super::{Ledger, LedgerError, count};
-use crate::{index::ShardKey, model::Offsets};
+use crate::{
+    index::ShardKey,
+    model::{EventId, Offsets},
+};
 
 /// Which topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +93,23 @@ impl Ledger {
         self.connection
             .query_row("SELECT count(*) FROM outbox", [], |row| count(row, 0))
             .map_err(|source| self.failed(source))
+    }
+
+    /// For each event how many batches wait.
+    pub fn waiting_by_event(&self) -> Result<Vec<(EventId, u64)>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT event, count(*) FROM outbox GROUP BY event ORDER BY event")
+            .map_err(|source| self.failed(source))?;
+        let rows = statement
+            .query_map([], |row| Ok((row.get::<_, String>(0)?, count(row, 1)?)))
+            .map_err(|source| self.failed(source))?;
+        let mut waiting = Vec::new();
+        for row in rows {
+            let (event, batches) = row.map_err(|source| self.failed(source))?;
+            waiting.push((self.event(&event)?, batches));
+        }
+        Ok(waiting)
     }
 
     /// Takes batches out: they are published, or what they tell was overtaken.

@@ -379,7 +379,10 @@ impl Work {
     }
 
     fn show_outbox(&self) -> Result<(), LedgerError> {
-        let batches = self.ledger().waiting_batches()?;
+        // What waits of events that are somebody else's now stays until their partitions come back
+        let waiting = self.ledger().waiting_by_event()?;
+        let ours = waiting.into_iter().filter(|(event, _)| self.owned.has(event));
+        let batches = ours.map(|(_, batches)| batches).sum();
         let before = self.status.view().outbox;
         let oldest = if batches == 0 { None } else { before.oldest.or(Some(now())) };
         self.status.set_outbox(telemetry::Outbox { batches, records: 0, oldest });
