@@ -162,6 +162,26 @@ fn what_does_not_end_within_the_grace_period_goes_on_after_a_restart() {
 }
 
 #[test]
+fn a_ledger_that_another_program_keeps_for_itself_is_named_and_costs_nothing() {
+    let Some(broker) = Broker::shared() else { return };
+    let folder = Folder::new();
+    let topic = broker.new_topic("items", 1);
+    let config = configured(&broker, &folder, &topic);
+    let mut daemon = Daemon::start(&config);
+    await_ready(&mut daemon);
+    let ledger = hold_ledger(&config);
+    broker.produce(&topic, items(0..100).iter().map(record));
+    let (ended, error) = error_of(&mut daemon);
+    assert_eq!(ended, Ended::Code(75), "{error}");
+    assert!(error.contains("ledger.sqlite") && error.contains("another program has it open"), "{error}");
+    drop(ledger);
+    let mut daemon = Daemon::start(&config);
+    await_committed(&mut daemon, &broker, &topic);
+    assert_eq!(daemon.stop(), Ended::Code(0));
+    assert_holds(&config, "A", &REQUESTS, &items(0..100));
+}
+
+#[test]
 fn two_daemons_do_not_share_a_folder() {
     let Some(broker) = Broker::shared() else { return };
     let folder = Folder::new();

@@ -8,6 +8,8 @@ use crate::{
     feed::kafka::FeedError,
     intake::IntakeError,
     kafka::ClusterError,
+    ledger::LedgerError,
+    request::RunError,
 };
 
 /// Run the daemon beside a broker.
@@ -43,6 +45,7 @@ fn failure(error: DaemonError) -> Failure {
         | DaemonError::DiskFull { .. }
         | DaemonError::Grace(_)
         | DaemonError::Intake(IntakeError::Rejected(_)) => Exit::TryAgain,
+        other if of_ledger(other).is_some_and(LedgerError::is_in_use) => Exit::TryAgain,
         DaemonError::Vanished { .. }
         | DaemonError::Intake(_)
         | DaemonError::Index(_)
@@ -52,4 +55,14 @@ fn failure(error: DaemonError) -> Failure {
         | DaemonError::Io(_) => Exit::Internal,
     };
     Failure::new(exit, error)
+}
+
+/// What the ledger said, where it was the ledger, whoever asked it.
+fn of_ledger(error: &DaemonError) -> Option<&LedgerError> {
+    match error {
+        DaemonError::Ledger(error)
+        | DaemonError::Intake(IntakeError::Ledger(error))
+        | DaemonError::Run(RunError::Ledger(error)) => Some(error),
+        _ => None,
+    }
 }

@@ -92,6 +92,12 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
+    /// Another program kept the file for itself until nobody would wait longer.
+    pub fn is_in_use(&self) -> bool {
+        let Self::Sqlite { source, .. } = self else { return false };
+        matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    }
+
     /// What is wrong, without the file and without what mends it.
     pub fn reason(&self) -> String {
         match self {
