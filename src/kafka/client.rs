@@ -97,6 +97,9 @@ const CONSUMER: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "range"),
     // What librdkafka reads ahead, over all partitions: more would not be faster, and memory is bounded by it
     ("queued.max.messages.kbytes", "16384"),
+    // librdkafka fetches no more for this long once that much is read ahead; its own 1000 is longer than the intake
+    // takes for it, which then has nothing to do
+    ("fetch.queue.backoff.ms", "10"),
 ];
 
 const PRODUCER: &[(&str, &str)] = &[
