@@ -1,288 +1,286 @@
-//! Beside a broker: `nuggetd run` from an empty folder until everything is committed, and librdkafka alone consuming the
-//! same topic to nowhere, in turns; memory over the backlog; and how soon an item is searchable while a stream trickles in.
+//! Beside a broker: `nuggetd run` from an empty folder until a backlog is committed, librdkafka alone consuming the same
+//! topic to nowhere, and `nuggetd replay` of the same items from files, in turns; memory over the backlog; and how soon an
+//! item is searchable while a steady stream comes.
 
 #[allow(dead_code, reason = "each benchmark uses a part of it")]
 mod support;
 
 use std::{
+    collections::BTreeMap,
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{self, Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
+use nuggetd::{
+    config::KafkaConfig,
+    kafka::{LogContext, consumer_config, producer_config},
+};
 use rdkafka::{
-    ClientConfig,
     consumer::{BaseConsumer, Consumer as _},
     error::KafkaError,
     producer::{BaseProducer, BaseRecord, Producer as _},
 };
-use serde_json::Value;
 use support::{
     NUGGETD,
     archive::{self, Archive},
+    child,
+    daemon::{self, Course, Daemon, Run},
     report,
 };
 
 const PARTITIONS: usize = 12;
 const LIMIT: Duration = Duration::from_secs(900);
-/// Items a second of the trickle, and for how long.
-const TRICKLE: (usize, u64) = (2_000, 30);
-const COMMIT_INTERVAL: u64 = 5;
+/// Items a second of the stream, and for how many seconds.
+const STREAM: (usize, usize) = (2_000, 60);
+/// What the daemon commits after, unless it is told otherwise, and what an item may wait longer at most.
+const COMMIT_INTERVAL: f64 = 10.0;
+const GRACE: f64 = 1.0;
 
 fn main() -> anyhow::Result<()> {
     let Some(data) = support::data() else { return Ok(()) };
     let workspace = support::workspace();
     let archive =
-        archive::collection(&data, &workspace, support::setting("NUGGETD_BENCH_KAFKA_SCALE", 0.5)?)?;
-    let broker = broker()?;
-    fill(&archive, &broker)?;
+        archive::collection(&data, &workspace, support::setting("NUGGETD_BENCH_KAFKA_SCALE", 1.125)?)?;
+    let broker = daemon::broker()?;
+    make_topic(&archive, &broker, "backlog", &archive.items_at.to_string_lossy())?;
+    // Nobody finds the topic cold
+    consume(&broker, archive.items, "warm-up")?;
 
-    let (mut ours, mut bare, mut memory) = (Vec::new(), Vec::new(), Vec::new());
-    for repetition in 1..=support::setting("NUGGETD_BENCH_REPS", 3_usize)? {
-        bare.push(archive.items as f64 / consume(&broker, archive.items, repetition)?);
-        let daemon =
-            Daemon::start(&broker, &archive, &workspace, "backlog", &format!("backlog-{repetition}"))?;
-        let (seconds, resident) = daemon.until_committed(archive.items)?;
-        ours.push(archive.items as f64 / seconds);
-        memory = resident;
+    let (mut bare, mut files, mut courses) = (Vec::new(), Vec::new(), Vec::new());
+    for repetition in 1..=support::setting("NUGGETD_BENCH_REPS", 3_usize)?.max(1) {
+        bare.push(archive.items as f64 / consume(&broker, archive.items, &format!("bare-{repetition}"))?);
+        let run = Run {
+            broker: &broker,
+            archive: &archive,
+            data_dir: &workspace.join("kafka-run"),
+            topic: "backlog",
+            group: &format!("backlog-{repetition}"),
+        };
+        courses.push(Daemon::start(&run)?.until_committed(archive.items)?);
+        files.push(replay(&archive, &workspace.join("kafka-replay"))?);
         eprintln!("kafka: repetition {repetition} done");
     }
-    let ratio = report::median(&ours) / report::median(&bare);
-    let rows = [
-        ("nuggetd, items/s to committed shards", report::spread(&ours, 0)),
-        ("librdkafka to nowhere, records/s", report::spread(&bare, 0)),
-        ("nuggetd / librdkafka", format!("{:.0} %", ratio * 100.0)),
-        ("resident memory at a quarter, half, three quarters and the end", quarters(&memory)),
-        ("event to searchable, p50 and p95, seconds", searchable(&broker, &archive, &workspace)?),
-    ];
-    let rows: Vec<Vec<String>> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    let title = format!(
-        "From Kafka: {} items of 18 events in {PARTITIONS} partitions; trickle of {} items/s, commit interval {COMMIT_INTERVAL} s",
-        report::number(archive.items as f64, 0),
-        report::number(TRICKLE.0 as f64, 0)
-    );
-    report::table(&title, &["what", "median (range)"], &rows)?;
-    Ok(())
+    backlog(&archive, &bare, &files, &courses)?;
+    memory(&archive, &courses)?;
+    stream(&broker, &archive, &workspace)
 }
 
-/// A broker that ends with this process.
-fn broker() -> anyhow::Result<String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/kafka");
-    let mut child = Command::new(script)
-        .args(["start", "--for", &process::id().to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("scripts/kafka")?;
-    let stdout = child.stdout.take().context("no output of scripts/kafka")?;
-    let mut address = String::new();
-    BufReader::new(stdout).read_line(&mut address)?;
-    ensure!(address.contains(':'), "scripts/kafka gave no address");
-    Ok(address.trim().to_owned())
-}
-
-fn fill(archive: &Archive, broker: &str) -> anyhow::Result<()> {
+/// Makes a topic and has the archive sent to it.
+fn make_topic(archive: &Archive, broker: &str, topic: &str, items: &str) -> anyhow::Result<()> {
     let status = Command::new(NUGGETD)
-        .arg("replay")
-        .arg(&archive.items_at)
-        .arg("--events")
+        .args(["replay", items, "--events"])
         .arg(&archive.events_at)
-        .args(["--to-kafka", "--topic", "backlog", "--create", &PARTITIONS.to_string()])
-        .args(["--set", &format!("kafka.brokers={broker}")])
-        .stderr(Stdio::null())
-        .status()?;
-    ensure!(status.success(), "the topic cannot be filled");
-    Ok(())
-}
-
-/// Seconds that librdkafka takes to hand over all records to somebody who looks at none.
-fn consume(broker: &str, items: usize, repetition: usize) -> anyhow::Result<f64> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", broker)
-        .set("group.id", format!("bare-{repetition}"))
-        .set("auto.offset.reset", "earliest")
-        .set("enable.auto.commit", "false")
-        .set("isolation.level", "read_committed")
-        .set("queued.max.messages.kbytes", "16384")
-        .create()?;
-    let begun = Instant::now();
-    consumer.subscribe(&["backlog"])?;
-    let mut seen = 0;
-    while seen < items {
-        ensure!(begun.elapsed() < LIMIT, "consumed {seen} of {items}");
-        match consumer.poll(Duration::from_millis(100)) {
-            Some(Ok(_)) => seen += 1,
-            Some(Err(KafkaError::PartitionEOF(_))) | None => {}
-            Some(Err(error)) => bail!("{error}"),
-        }
-    }
-    Ok(begun.elapsed().as_secs_f64())
-}
-
-struct Daemon {
-    child: Child,
-    http: String,
-    begun: Instant,
-}
-
-impl Daemon {
-    fn start(
-        broker: &str,
-        archive: &Archive,
-        workspace: &Path,
-        topic: &str,
-        group: &str,
-    ) -> anyhow::Result<Self> {
-        let data_dir: PathBuf = workspace.join("kafka-run");
-        if data_dir.exists() {
-            fs::remove_dir_all(&data_dir)?;
-        }
-        let http = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let events = archive.events_at.display();
-        let mut command = Command::new(NUGGETD);
-        command.arg("run");
-        for setting in [
-            format!("data_dir={}", data_dir.display()),
-            format!("kafka.brokers={broker}"),
-            format!("kafka.group={group}"),
-            format!("source=[{{topic=\"{topic}\"}}]"),
-            format!("events.files=[\"{events}\"]"),
-            format!("topics.nuggets={group}.nuggets"),
-            format!("topics.requests={group}.requests"),
-            format!("http.listen={http}"),
-            format!("index.commit_interval={COMMIT_INTERVAL}s"),
-            "facts.method=greedy".to_owned(),
-        ] {
-            command.args(["--set", &setting]);
-        }
-        let begun = Instant::now();
-        Ok(Self { child: command.stderr(Stdio::null()).spawn()?, http, begun })
-    }
-
-    fn get(&self, path: &str) -> anyhow::Result<String> {
-        let mut stream = TcpStream::connect(&self.http)?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: nuggetd\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
-        Ok(body.to_owned())
-    }
-
-    /// Records of which the shards and the ledger have everything.
-    fn committed(&self) -> Option<usize> {
-        let state: Value = serde_json::from_str(&self.get("/state").ok()?).ok()?;
-        let partitions = state.get("assignment")?.as_object()?.values().filter_map(Value::as_object);
-        let next = partitions
-            .flat_map(|topic| topic.values())
-            .filter_map(|partition| partition.get("committedOffset")?.as_u64());
-        usize::try_from(next.sum::<u64>()).ok()
-    }
-
-    fn resident(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
-    }
-
-    /// Seconds until all is committed, and the resident memory in between.
-    fn until_committed(mut self, items: usize) -> anyhow::Result<(f64, Vec<u64>)> {
-        let mut resident = Vec::new();
-        loop {
-            if self.committed().is_some_and(|committed| committed >= items) {
-                break;
-            }
-            ensure!(self.begun.elapsed() < LIMIT, "committed {:?} of {items}", self.committed());
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the daemon ended: {status}");
-            }
-            resident.extend(self.resident());
-            thread::sleep(Duration::from_millis(200));
-        }
-        let seconds = self.begun.elapsed().as_secs_f64();
-        Ok((seconds, resident))
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It may have ended by itself
-        self.child.kill().unwrap_or_default();
-        self.child.wait().map(|_| ()).unwrap_or_default();
-    }
-}
-
-fn quarters(resident: &[u64]) -> String {
-    let at = |part: usize| resident.get((resident.len() * part / 4).saturating_sub(1)).copied();
-    (1..=4).map(|part| report::mebibytes(at(part))).collect::<Vec<_>>().join(", ")
-}
-
-/// From the broker's time of a record to the commit that holds it, while a stream trickles in.
-fn searchable(broker: &str, archive: &Archive, workspace: &Path) -> anyhow::Result<String> {
-    let created = Command::new(NUGGETD)
-        .args(["replay", "-", "--events"])
-        .arg(&archive.events_at)
-        .args(["--to-kafka", "--topic", "trickle", "--create", "1"])
+        .args(["--to-kafka", "--topic", topic, "--create", &PARTITIONS.to_string()])
         .args(["--set", &format!("kafka.brokers={broker}")])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .status()?;
-    ensure!(created.success(), "the topic for the trickle cannot be made");
-    let daemon = Daemon::start(broker, archive, workspace, "trickle", "trickle")?;
-    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", broker).create()?;
-    let files: Vec<PathBuf> = if archive.items_at.is_dir() {
-        fs::read_dir(&archive.items_at)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?
-    } else {
-        vec![archive.items_at.clone()]
-    };
-    let file = files.iter().find(|path| path.to_string_lossy().contains(".jsonl")).context("no items")?;
-    let lines = BufReader::new(fs::File::open(file)?).lines();
-    let (each_second, seconds) = TRICKLE;
-    let begun = Instant::now();
-    let mut sent = 0;
-    for line in lines.take(each_second * usize::try_from(seconds)?) {
-        let due = begun + Duration::from_secs_f64(sent as f64 / each_second as f64);
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        let line = line?;
-        while producer.send(BaseRecord::<(), str>::to("trickle").payload(&line)).is_err() {
-            producer.poll(Duration::from_millis(10));
-        }
-        producer.poll(Duration::ZERO);
-        sent += 1;
-    }
-    producer.flush(Duration::from_secs(10))?;
-    while daemon.committed().is_none_or(|committed| committed < sent) {
-        ensure!(begun.elapsed() < LIMIT, "the trickle is not committed");
-        thread::sleep(Duration::from_millis(100));
-    }
-    let metrics = daemon.get("/metrics")?;
-    Ok(format!("{:.1} and {:.1}", quantile(&metrics, 0.5)?, quantile(&metrics, 0.95)?))
+    ensure!(status.success(), "topic {topic} cannot be filled");
+    Ok(())
 }
 
-/// A quantile of the histogram, within its bucket in proportion.
-fn quantile(metrics: &str, of: f64) -> anyhow::Result<f64> {
-    let mut buckets: Vec<(f64, f64)> = Vec::new();
-    for line in metrics.lines() {
-        let Some(rest) = line.strip_prefix("nuggetd_event_to_searchable_seconds_bucket{le=\"") else {
-            continue;
-        };
-        let (bound, count) = rest.split_once("\"} ").context("a bucket without a count")?;
-        buckets.push((bound.parse().unwrap_or(f64::INFINITY), count.parse()?));
-    }
-    let all = buckets.last().map_or(0.0, |&(_, count)| count);
-    let (mut lower, mut below) = (0.0, 0.0);
-    for (bound, count) in buckets {
-        if count >= all * of {
-            return Ok(if bound.is_finite() {
-                lower + (bound - lower) * (all * of - below) / (count - below)
-            } else {
-                lower
-            });
+/// Seconds in which librdkafka, configured as in the daemon, hands all records to somebody who looks at none; from the
+/// first record on, without joining the group.
+fn consume(broker: &str, items: usize, group: &str) -> anyhow::Result<f64> {
+    let config =
+        KafkaConfig { brokers: broker.to_owned(), group: group.to_owned(), ..KafkaConfig::default() };
+    let mut config = consumer_config(&config, "bench")?;
+    // The daemon says where to begin; here the broker does
+    config.set("auto.offset.reset", "earliest");
+    let consumer: BaseConsumer<LogContext> = config.create_with_context(LogContext)?;
+    consumer.subscribe(&["backlog"])?;
+    let (asked, mut begun, mut seen) = (Instant::now(), None, 0);
+    while seen < items {
+        ensure!(asked.elapsed() < LIMIT, "consumed {seen} of {items}");
+        match consumer.poll(Duration::from_millis(100)) {
+            Some(Ok(_)) => {
+                begun.get_or_insert_with(Instant::now);
+                seen += 1;
+            }
+            Some(Err(KafkaError::PartitionEOF(_))) | None => {}
+            Some(Err(error)) => bail!("{error}"),
         }
-        (lower, below) = (bound, count);
     }
-    bail!("no observations")
+    Ok(begun.unwrap_or(asked).elapsed().as_secs_f64())
+}
+
+/// The same items from files: items/s, and processor time of an item in µs.
+fn replay(archive: &Archive, out: &Path) -> anyhow::Result<(f64, f64)> {
+    if out.exists() {
+        fs::remove_dir_all(out)?;
+    }
+    let mut command = Command::new(NUGGETD);
+    command.arg("replay").arg(&archive.items_at).arg("--events").arg(&archive.events_at);
+    command.arg("--out").arg(out).args(["--set", "facts.method=greedy"]);
+    let measured = child::run(&mut command)?;
+    let items = archive.items as f64;
+    Ok((items / measured.wall.as_secs_f64(), measured.cpu.as_secs_f64() / items * 1e6))
+}
+
+fn backlog(archive: &Archive, bare: &[f64], files: &[(f64, f64)], courses: &[Course]) -> anyhow::Result<()> {
+    let items = archive.items as f64;
+    let whole: Vec<f64> = courses.iter().map(|course| items / course.seconds).collect();
+    let steady: Vec<f64> = courses.iter().filter_map(Course::steady_rate).collect();
+    let processor: Vec<f64> =
+        courses.iter().map(|course| course.processor.as_secs_f64() / items * 1e6).collect();
+    let (of_files, processor_of_files): (Vec<f64>, Vec<f64>) = files.iter().copied().unzip();
+    let over = |rates: &[f64]| format!("{:.2}", report::median(&steady) / report::median(rates));
+    let row = |what: &str, value: String, over: String| vec![what.to_owned(), value, over];
+    let rows = [
+        row(
+            "nuggetd, records/s between the first and the last commit",
+            report::spread(&steady, 0),
+            over(&steady),
+        ),
+        row("nuggetd, records/s from its start to all committed", report::spread(&whole, 0), over(&whole)),
+        row("librdkafka to nowhere, records/s", report::spread(bare, 0), over(bare)),
+        row("nuggetd from files (`replay`), items/s", report::spread(&of_files, 0), over(&of_files)),
+        row("nuggetd, processor time of a record, µs", report::spread(&processor, 1), String::new()),
+        row("nuggetd from files, the same, µs", report::spread(&processor_of_files, 1), String::new()),
+    ];
+    let title =
+        format!("A backlog: {} records of 18 events in {PARTITIONS} partitions", report::number(items, 0));
+    Ok(report::table(&title, &["what", "median (range)", "first row ÷ this"], &rows)?)
+}
+
+fn memory(archive: &Archive, courses: &[Course]) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    for (nth, course) in (1..).zip(courses) {
+        // What happens before a tenth is committed is growing up
+        let grown: Vec<_> = course.samples.iter().filter(|s| s.committed >= archive.items / 10).collect();
+        for (kind, of) in [
+            ("resident", grown.iter().map(|s| (s.at, s.resident as f64)).collect::<Vec<_>>()),
+            ("anonymous", grown.iter().map(|s| (s.at, s.anonymous as f64)).collect()),
+        ] {
+            let values: Vec<f64> = of.iter().map(|&(_, bytes)| bytes / 1_048_576.0).collect();
+            let slope = trend(&of) * 60.0 / 1_048_576.0;
+            let peak = if kind == "resident" { report::mebibytes(course.peak) } else { String::new() };
+            let what = format!("{kind}, repetition {nth}");
+            rows.push(vec![what, report::spread(&values, 0), format!("{slope:+.0}"), peak]);
+        }
+    }
+    let head = ["memory after the first tenth", "MiB, median (range)", "trend, MiB a minute", "peak"];
+    Ok(report::table("Memory over that backlog, every half a second", &head, &rows)?)
+}
+
+/// The slope of the straight line that lies closest to the points.
+fn trend(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let together: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    let alone: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    if alone > 0.0 { together / alone } else { 0.0 }
+}
+
+/// From the time of a record to the commit that holds it, while a steady stream comes.
+fn stream(broker: &str, archive: &Archive, workspace: &Path) -> anyhow::Result<()> {
+    make_topic(archive, broker, "stream", "-")?;
+    let run =
+        Run { broker, archive, data_dir: &workspace.join("kafka-run"), topic: "stream", group: "stream" };
+    let mut daemon = Daemon::start(&run)?;
+    daemon.until_assigned(PARTITIONS)?;
+    let (each_second, seconds) = STREAM;
+    let sent = send(broker, archive, each_second, each_second * seconds)?;
+    daemon.until_committed(sent)?;
+    let waits = Waits::read(&daemon.get("/metrics")?)?;
+    let number = |seconds: f64| report::number(seconds, 1);
+    let row = |what: &str, value: String| vec![what.to_owned(), value];
+    let rows = [
+        row("median, seconds", number(waits.quantile(0.5))),
+        row("95th percentile, seconds", number(waits.quantile(0.95))),
+        row("99th percentile, seconds", number(waits.quantile(0.99))),
+        row(
+            "within the commit interval and one second",
+            format!("{:.2} %", 100.0 * waits.within(COMMIT_INTERVAL + GRACE)?),
+        ),
+    ];
+    let title = format!(
+        "From a record's time until it is searchable: {} records/s for {seconds} s, commit interval {COMMIT_INTERVAL} s",
+        report::number(each_second as f64, 0)
+    );
+    Ok(report::table(&title, &["what", "value"], &rows)?)
+}
+
+/// Sends items at a steady rate, the events in turn, each in the order of its time; says how many.
+fn send(broker: &str, archive: &Archive, each_second: usize, wanted: usize) -> anyhow::Result<usize> {
+    let mut days: Vec<PathBuf> =
+        fs::read_dir(&archive.items_at)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?;
+    days.sort();
+    let mut events: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for day in days {
+        let name = day.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let (event, _) = name.rsplit_once("-r").with_context(|| format!("{name} is no day of an event"))?;
+        events.entry(event.to_owned()).or_default().push(day);
+    }
+    let mut streams = Vec::new();
+    for (event, days) in events {
+        let days = days.iter().map(fs::File::open).collect::<Result<Vec<_>, _>>()?;
+        streams.push((event, days.into_iter().flat_map(|day| BufReader::new(day).lines())));
+    }
+    let config = KafkaConfig { brokers: broker.to_owned(), ..KafkaConfig::default() };
+    let producer: BaseProducer<LogContext> =
+        producer_config(&config, "bench")?.create_with_context(LogContext)?;
+    let (begun, mut sent) = (Instant::now(), 0);
+    while sent < wanted {
+        let before = sent;
+        for (event, stream) in &mut streams {
+            let Some(line) = stream.next().transpose()? else { continue };
+            let due = begun + Duration::from_secs_f64(sent as f64 / each_second as f64);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            producer.send(BaseRecord::to("stream").key(event.as_str()).payload(&line)).map_err(|(e, _)| e)?;
+            producer.poll(Duration::ZERO);
+            sent += 1;
+        }
+        ensure!(sent > before, "the archive has only {sent} items, the stream needs {wanted}");
+    }
+    producer.flush(Duration::from_secs(10))?;
+    Ok(sent)
+}
+
+/// The histogram: for each bound how many waited at most so long.
+struct Waits(Vec<(f64, f64)>);
+
+impl Waits {
+    fn read(metrics: &str) -> anyhow::Result<Self> {
+        let mut bounds = Vec::new();
+        for line in metrics.lines() {
+            let Some(rest) = line.strip_prefix("nuggetd_event_to_searchable_seconds_bucket{le=\"") else {
+                continue;
+            };
+            let (bound, count) = rest.split_once("\"} ").context("a bound without a count")?;
+            bounds.push((bound.parse().unwrap_or(f64::INFINITY), count.parse()?));
+        }
+        ensure!(bounds.last().is_some_and(|&(_, all)| all > 0.0), "nothing has become searchable");
+        Ok(Self(bounds))
+    }
+
+    fn all(&self) -> f64 {
+        self.0.last().map_or(0.0, |&(_, all)| all)
+    }
+
+    /// The share that waited at most so long, which must be one of the bounds.
+    fn within(&self, seconds: f64) -> anyhow::Result<f64> {
+        let found = self.0.iter().find(|&&(bound, _)| (bound - seconds).abs() < 1e-9);
+        found.map(|&(_, count)| count / self.all()).with_context(|| format!("{seconds} is no bound"))
+    }
+
+    /// Between two bounds in proportion, as Prometheus does it; the largest bound for what lies above it.
+    fn quantile(&self, of: f64) -> f64 {
+        let (mut lower, mut below) = (0.0, 0.0);
+        for &(bound, count) in &self.0 {
+            if count >= self.all() * of && bound.is_finite() {
+                return lower + (bound - lower) * (self.all() * of - below) / (count - below);
+            }
+            if bound.is_finite() {
+                (lower, below) = (bound, count);
+            }
+        }
+        lower
+    }
 }

@@ -52,14 +52,14 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<Measured> {
 }
 
 /// A value of `/proc/PID/status`, in bytes.
-fn kilobytes(status: &str, field: &str) -> Option<u64> {
+pub(crate) fn kilobytes(status: &str, field: &str) -> Option<u64> {
     let line = status.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
 /// User and system time of `/proc/PID/stat`: the 14th and 15th field in hundredths of a second. The second field, a
 /// name in parentheses, may hold spaces.
-fn cpu_time(stat: &str) -> Option<Duration> {
+pub(crate) fn cpu_time(stat: &str) -> Option<Duration> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

@@ -1,7 +1,9 @@
-//! What the benchmarks share: large archives made of real texts, measured processes, the Python pipeline, tables.
+//! What the benchmarks share: large archives made of real texts, measured processes, a broker and the
+//! daemon beside it, the Python pipeline, tables.
 
 pub(crate) mod archive;
 pub(crate) mod child;
+pub(crate) mod daemon;
 pub(crate) mod peer;
 pub(crate) mod random;
 pub(crate) mod report;
