@@ -5,15 +5,14 @@
 
 mod support;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use support::{
     Folder,
-    kafka::{Broker, Daemon, DaemonConfig, topic},
-    storm::{Archive, Random, Size, await_finished, check_dead_letters, check_nuggets, shard, size},
+    kafka::{Broker, Daemon, DaemonConfig, Ended, topic},
+    storm::{
+        Archive, Random, Size, await_finished, check_dead_letters, check_nuggets, live_for, shard, size,
+    },
 };
 
 #[test]
@@ -41,35 +40,19 @@ fn no_item_is_lost_and_nothing_said_twice_whenever_the_daemon_is_killed() {
     client.create_topic(&config.nuggets, 1, &[]);
 
     // The stream lasts about as long as the killing
-    let sending = {
-        let records: Vec<_> = archive.records().collect();
-        let (client, items) = (client.clone(), items.clone());
-        let pause = Duration::from_millis(2_500 * size.kills as u64)
-            / u32::try_from(records.len() / 100 + 1).unwrap();
-        thread::spawn(move || {
-            let mut producer = client.producer();
-            for (number, record) in records.iter().enumerate() {
-                producer.send(&items, record);
-                if number % 100 == 99 {
-                    thread::sleep(pause);
-                }
-            }
-            producer.flush();
-        })
-    };
+    let sending = archive.send(&client, &items, Duration::from_millis(2_500 * size.kills as u64));
     let mut random = Random::new(41);
-    let mut lived = Vec::new();
     for _ in 0..size.kills {
-        let daemon = Daemon::start(&config);
-        let life = random.between(200, 4_500);
-        thread::sleep(life);
+        let mut daemon = Daemon::start(&config);
+        live_for(random.between(200, 4_500), [&mut daemon]);
         daemon.kill();
-        lived.push(life);
     }
+    let sent_after = began.elapsed();
     sending.join().unwrap();
     let mut daemon = Daemon::start(&config);
     await_finished([&mut daemon], 4, Duration::from_secs(5));
-    daemon.stop();
+    assert_eq!(daemon.stop(), Ended::Code(0));
+    let finished_after = began.elapsed();
 
     for event in &archive.events {
         for day in 0..3 {
@@ -81,13 +64,15 @@ fn no_item_is_lost_and_nothing_said_twice_whenever_the_daemon_is_killed() {
         }
     }
     let published = check_nuggets(&client, &config, &expected);
-    check_dead_letters(&client, &config, &archive);
+    let letters = check_dead_letters(&client, &config, &archive);
     assert!(published.largest_revision > 0, "requests were run in between");
     eprintln!(
-        "crash storm: {} kills, {} items, {} events, {published:?}, {} s",
+        "crash storm: {} kills, {} starts, {} items, {} events, {published}, {letters}, {} s under kills, {} s until all was run",
         size.kills,
+        size.kills + 1,
         size.items,
         archive.events.len(),
-        began.elapsed().as_secs()
+        sent_after.as_secs(),
+        finished_after.as_secs()
     );
 }

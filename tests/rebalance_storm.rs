@@ -7,15 +7,15 @@ mod support;
 
 use std::{
     collections::BTreeMap,
-    thread,
     time::{Duration, Instant},
 };
 
 use support::{
     Folder,
-    kafka::{Broker, Daemon, DaemonConfig, topic},
+    kafka::{Broker, Daemon, DaemonConfig, Ended, topic},
     storm::{
-        Archive, Random, Size, assigned, await_finished, check_dead_letters, check_nuggets, shard, size,
+        Archive, Random, Size, assigned, await_finished, check_dead_letters, check_nuggets, live_for, shard,
+        size,
     },
 };
 
@@ -59,22 +59,7 @@ fn storm(strategy: &str, seed: u64) {
     let configs: Vec<DaemonConfig> =
         (0..INSTANCES).map(|number| config.instance(&folder.path(&format!("instance-{number}")))).collect();
 
-    let sending = {
-        let records: Vec<_> = archive.records().collect();
-        let (client, items) = (client.clone(), items.clone());
-        let pause = Duration::from_millis(3_000 * size.kills as u64)
-            / u32::try_from(records.len() / 100 + 1).unwrap();
-        thread::spawn(move || {
-            let mut producer = client.producer();
-            for (number, record) in records.iter().enumerate() {
-                producer.send(&items, record);
-                if number % 100 == 99 {
-                    thread::sleep(pause);
-                }
-            }
-            producer.flush();
-        })
-    };
+    let sending = archive.send(&client, &items, Duration::from_millis(3_000 * size.kills as u64));
     let mut random = Random::new(seed);
     let mut running: BTreeMap<usize, Daemon> = BTreeMap::new();
     let (mut kills, mut ends, mut starts) = (0, 0, 0);
@@ -90,22 +75,27 @@ fn storm(strategy: &str, seed: u64) {
                 kills += 1;
             }
             Some(mut daemon) => {
-                daemon.stop();
+                assert_eq!(daemon.stop(), Ended::Code(0), "{}", daemon.log());
                 ends += 1;
             }
         }
-        thread::sleep(random.between(500, 5_000));
+        live_for(random.between(500, 5_000), running.values_mut());
     }
+    let sent_after = began.elapsed();
     sending.join().unwrap();
     for (number, config) in configs.iter().enumerate() {
-        running.entry(number).or_insert_with(|| Daemon::start(config));
+        running.entry(number).or_insert_with(|| {
+            starts += 1;
+            Daemon::start(config)
+        });
     }
 
     await_finished(running.values_mut(), usize::try_from(PARTITIONS).unwrap(), Duration::from_secs(7));
     let owners = owners(&mut running, &client, &items, &archive);
     for daemon in running.values_mut() {
-        daemon.stop();
+        assert_eq!(daemon.stop(), Ended::Code(0), "{}", daemon.log());
     }
+    let finished_after = began.elapsed();
 
     let mut elsewhere = 0;
     for event in &archive.events {
@@ -123,12 +113,14 @@ fn storm(strategy: &str, seed: u64) {
         }
     }
     let published = check_nuggets(&client, &config, &expected);
-    check_dead_letters(&client, &config, &archive);
+    let letters = check_dead_letters(&client, &config, &archive);
+    assert!(published.largest_revision > 0, "requests were run in between");
     eprintln!(
-        "rebalance storm, {strategy}: {kills} kills, {ends} ends, {starts} starts, {} items, {} events, {elsewhere} requests finished by a former owner, {published:?}, {} s",
+        "rebalance storm, {strategy}: {kills} kills, {ends} ends, {starts} starts, {} items, {} events, {elsewhere} requests finished by a former owner, {published}, {letters}, {} s under kills, {} s until all was run",
         size.items,
         archive.events.len(),
-        began.elapsed().as_secs()
+        sent_after.as_secs(),
+        finished_after.as_secs()
     );
 }
 

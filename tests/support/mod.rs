@@ -12,6 +12,7 @@ use std::{
     io::{Read, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
 };
 
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
@@ -161,8 +162,17 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A folder for one test.
+/// A folder for one test. With `NUGGETD_TEST_KEEP` set, that of a test that fails stays, with the daemons' logs.
 pub(crate) struct Folder(tempfile::TempDir);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if thread::panicking() && env::var_os("NUGGETD_TEST_KEEP").is_some() {
+            self.0.disable_cleanup(true);
+            eprintln!("kept: {}", self.0.path().display());
+        }
+    }
+}
 
 impl Folder {
     pub(crate) fn new() -> Self {

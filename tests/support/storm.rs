@@ -3,9 +3,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fmt, fs,
     path::PathBuf,
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -16,6 +16,9 @@ use super::{
     kafka::{Client, Daemon, DaemonConfig, Record},
     read_lines, real_data, replay_command,
 };
+
+/// One record in so many is bad.
+const ITEMS_A_BAD_ONE: usize = 500;
 
 /// Pseudo-random numbers; the same seed gives the same storm.
 pub(crate) struct Random(u64);
@@ -55,8 +58,6 @@ pub(crate) struct Archive {
     pub(crate) event_file: PathBuf,
     /// Items in the order of time.
     pub(crate) items: Vec<Value>,
-    /// Texts that are no records, with the event under whose key they come.
-    pub(crate) bad: usize,
 }
 
 impl Archive {
@@ -94,17 +95,42 @@ impl Archive {
                 })
             })
             .collect();
-        let bad = items.len() / 500;
-        Self { events, event_file, items, bad }
+        Self { events, event_file, items }
     }
 
     /// The records as they go into the topic: each item under its event's key, here and there a bad one.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
-        let every = self.items.len() / self.bad.max(1);
         self.items.iter().enumerate().flat_map(move |(number, item)| {
-            let key = item["event"].as_str().unwrap();
-            let bad = (number % every == 7).then(|| Record::new(key, format!("no record {number}")));
-            bad.into_iter().chain([Record::json(key, item)])
+            let good = Record::json(item["event"].as_str().unwrap(), item);
+            self.bad_at(number).into_iter().chain([good])
+        })
+    }
+
+    fn bad(&self) -> impl Iterator<Item = Record> {
+        (0..self.items.len()).filter_map(|number| self.bad_at(number))
+    }
+
+    /// The bad record that comes before the item of that number, if one does.
+    fn bad_at(&self, number: usize) -> Option<Record> {
+        let key = self.items[number]["event"].as_str().unwrap();
+        (number % ITEMS_A_BAD_ONE == 7).then(|| Record::new(key, format!("no record {number}")))
+    }
+
+    /// Sends the records within about so long, on a thread of its own.
+    pub(crate) fn send(&self, client: &Client, topic: &str, within: Duration) -> JoinHandle<()> {
+        const TOGETHER: usize = 100;
+        let records: Vec<Record> = self.records().collect();
+        let (client, topic) = (client.clone(), topic.to_owned());
+        let pause = within / u32::try_from(records.len() / TOGETHER + 1).unwrap();
+        thread::spawn(move || {
+            let mut producer = client.producer();
+            for records in records.chunks(TOGETHER) {
+                for record in records {
+                    producer.send(&topic, record);
+                }
+                thread::sleep(pause);
+            }
+            producer.flush();
         })
     }
 
@@ -119,6 +145,7 @@ impl Archive {
         let mut command = replay_command(&[archive.as_path()], &[self.event_file.as_path()], &out, &flags);
         assert!(command.output().unwrap().status.success());
         let nuggets = read_lines(&out.join("nuggets.jsonl"));
+        assert!(nuggets.len() >= self.events.len(), "a replay finds something to say of each event");
         fs::remove_dir_all(out).unwrap();
         nuggets.into_iter().map(|nugget| (key(&nugget), without_revision(nugget))).collect()
     }
@@ -168,6 +195,22 @@ pub(crate) fn without_revision(mut nugget: Value) -> Value {
     nugget
 }
 
+/// Lets daemons work for so long. None of them may end by itself, whatever happens to the others.
+pub(crate) fn live_for<'a>(time: Duration, daemons: impl IntoIterator<Item = &'a mut Daemon>) {
+    let mut daemons: Vec<&mut Daemon> = daemons.into_iter().collect();
+    thread::sleep(time);
+    for daemon in &mut daemons {
+        assert!(!daemon.has_ended(), "a daemon ended by itself:\n{}", last_lines(daemon));
+    }
+}
+
+/// The end of a daemon's log.
+fn last_lines(daemon: &Daemon) -> String {
+    let log = daemon.log();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
+
 /// Whether a daemon has read and finished all that its partitions hold.
 pub(crate) fn is_finished(daemon: &mut Daemon) -> bool {
     let state = daemon.state();
@@ -197,6 +240,9 @@ pub(crate) fn await_finished<'a>(
     let began = Instant::now();
     let mut since: Option<Instant> = None;
     loop {
+        for daemon in &mut daemons {
+            assert!(!daemon.has_ended(), "a daemon ended by itself:\n{}", last_lines(daemon));
+        }
         let has_all = daemons.iter_mut().map(|daemon| assigned(daemon).len()).sum::<usize>() == partitions;
         if has_all && daemons.iter_mut().all(|daemon| is_finished(daemon)) {
             if since.get_or_insert_with(Instant::now).elapsed() > quiet {
@@ -207,10 +253,7 @@ pub(crate) fn await_finished<'a>(
         }
         if began.elapsed() > Duration::from_secs(150) {
             for daemon in &mut daemons {
-                let log = daemon.log();
-                let lines: Vec<&str> = log.lines().collect();
-                let last = lines[lines.len().saturating_sub(30)..].join("\n");
-                eprintln!("{}\n{last}\n", daemon.state());
+                eprintln!("{}\n{}\n", daemon.state(), last_lines(daemon));
             }
             panic!("not all is read and run");
         }
@@ -228,12 +271,49 @@ pub(crate) fn assigned(daemon: &mut Daemon) -> Vec<i32> {
 /// What the topics hold at the end, in numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
+    /// Records of the nuggets topic, withdrawals among them.
     pub(crate) records: usize,
+    /// Distinct pairs of key and revision.
     pub(crate) keys_and_revisions: usize,
+    /// Records whose key and revision were there before, with the same value.
     pub(crate) repeated: usize,
+    /// Withdrawals.
     pub(crate) withdrawn: usize,
+    /// Nuggets that stand.
     pub(crate) latest: usize,
     pub(crate) largest_revision: u64,
+    /// Records of the requests topic.
+    pub(crate) statuses: usize,
+}
+
+impl fmt::Display for Published {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} records in the nuggets topic, {} pairs of key and revision, {} of them repeated with the same value, \
+             {} withdrawals, {} nuggets that stand, up to revision {}, {} records in the requests topic",
+            self.records,
+            self.keys_and_revisions,
+            self.repeated,
+            self.withdrawn,
+            self.latest,
+            self.largest_revision,
+            self.statuses
+        )
+    }
+}
+
+/// What the dead-letter topic holds at the end, in numbers.
+#[derive(Debug)]
+pub(crate) struct Letters {
+    pub(crate) records: usize,
+    pub(crate) distinct: usize,
+}
+
+impl fmt::Display for Letters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} dead letters of {} bad records", self.records, self.distinct)
+    }
 }
 
 /// Every nugget that is expected is in the topic, no other stands, and no key has two values in one revision.
@@ -280,7 +360,12 @@ pub(crate) fn check_nuggets(
         *counts.entry(request.to_owned()).or_default() += 1;
         counts
     });
-    for (key, record) in client.latest_by_key(&config.requests) {
+    published.statuses = client.read_all(&config.requests).len();
+    let finished = client.latest_by_key(&config.requests);
+    for request in counts.keys() {
+        assert!(finished.contains_key(request), "nothing is said of {request}");
+    }
+    for (key, record) in finished {
         let status = record.json();
         assert_eq!(status["state"], "final", "{key}: {status}");
         assert_eq!(status["run"]["nuggets"].as_u64(), Some(counts.get(&key).copied().unwrap_or(0)), "{key}");
@@ -288,11 +373,15 @@ pub(crate) fn check_nuggets(
     published
 }
 
-/// Every bad record is a dead letter, at least once, with the bytes as they came.
-pub(crate) fn check_dead_letters(client: &Client, config: &DaemonConfig, archive: &Archive) {
-    let texts: BTreeSet<Vec<u8>> =
+/// Every bad record is a dead letter, at least once, with the bytes as they came, and nothing else is.
+pub(crate) fn check_dead_letters(client: &Client, config: &DaemonConfig, archive: &Archive) -> Letters {
+    let letters: Vec<Vec<u8>> =
         client.read_all(&config.dead_letters).into_iter().filter_map(|record| record.payload).collect();
-    assert_eq!(texts.len(), archive.records().count() - archive.items.len());
+    let found: BTreeSet<&[u8]> = letters.iter().map(Vec::as_slice).collect();
+    let bad: Vec<Vec<u8>> = archive.bad().filter_map(|record| record.payload).collect();
+    assert!(!bad.is_empty(), "there are bad records");
+    assert_eq!(found, bad.iter().map(Vec::as_slice).collect::<BTreeSet<_>>());
+    Letters { records: letters.len(), distinct: bad.len() }
 }
 
 /// The stream ids of a shard, sorted; nothing where there is no such shard.
