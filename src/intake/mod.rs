@@ -357,21 +357,26 @@ impl Intake {
             begun: self.begun.clone(),
             last_records: self.last_records.clone(),
         };
+        let mut ledger = lock(&self.ledger);
         let mut opened = Opened { homes: std::mem::take(&mut self.new_homes), ..Opened::default() };
         for key in std::mem::take(&mut self.new_requests) {
-            let Some(known) = self.known.get(&key) else { continue };
-            if let Some(announcer) = &self.announcer
-                && known.closed_with.is_none()
-            {
-                opened.batches.push(announcer.opened(&key, &known.first));
-            }
-            opened.requests.push((key, known.first.clone()));
+            self.tell_first(&ledger, key, &mut opened)?;
         }
-        lock(&self.ledger).set_checkpoint(&checkpoint, &opened)?;
+        ledger.set_checkpoint(&checkpoint, &opened)?;
+        drop(ledger);
         self.committed = checkpoint.positions;
         self.uncommitted = 0;
         self.commits += 1;
         self.last_commit = Instant::now();
+        Ok(())
+    }
+
+    fn tell_first(&self, ledger: &Ledger, key: ShardKey, opened: &mut Opened) -> Result<(), IntakeError> {
+        let Some(known) = self.known.get(&key) else { return Ok(()) };
+        if let Some(announcer) = &self.announcer {
+            opened.batches.push(announcer.opened(ledger, &key, &known.first)?);
+        }
+        opened.requests.push((key, known.first.clone()));
         Ok(())
     }
 
@@ -398,11 +403,25 @@ impl Intake {
             None => self.shards.snapshot(&key, None)?,
         };
         let cutoff = snapshot.as_ref().map_or(0, Snapshot::items);
-        let revision = lock(&self.ledger).close_request(&key, cutoff)?;
+        let revision = self.tell_closed(&key, cutoff)?;
         let known = self.known.entry(key.clone()).or_insert_with(|| Known { here: true, ..Known::default() });
         known.closed_with = Some(cutoff);
         known.seen = cutoff;
         Ok(Some(Due { key, revision, snapshot, shard }))
+    }
+
+    /// A request may open and close between two commits; whoever takes it over must find it even then.
+    fn tell_closed(&mut self, key: &ShardKey, cutoff: u32) -> Result<u32, IntakeError> {
+        let mut opened = Opened::default();
+        let is_new = self.new_requests.remove(key);
+        if is_new {
+            opened.homes = self.new_homes.extract_if(.., |(event, ..)| *event == key.0).collect();
+        }
+        let mut ledger = lock(&self.ledger);
+        if is_new {
+            self.tell_first(&ledger, key.clone(), &mut opened)?;
+        }
+        Ok(ledger.close_request(key, cutoff, &opened)?)
     }
 
     /// Asks for one more run of a request over the items that are committed now.

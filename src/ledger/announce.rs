@@ -14,10 +14,13 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Says that a request has its first items.
-    pub fn opened(&self, key: &ShardKey, first: &Offsets) -> Batch {
-        let status = self.status(key, RequestState::Open, first.clone());
-        Batch { key: key.clone(), revision: None, entries: vec![entry(key, &status)] }
+    /// Says where a request's first items stand; what else was said of it stays.
+    pub fn opened(&self, ledger: &Ledger, key: &ShardKey, first: &Offsets) -> Result<Batch, LedgerError> {
+        let status = match ledger.latest_status(key)? {
+            Some(latest) => RequestStatus { first: first.clone(), ..latest },
+            None => self.status(key, RequestState::Open, first.clone()),
+        };
+        Ok(Batch { key: key.clone(), revision: None, entries: vec![entry(key, &status)] })
     }
 
     /// Says what a run came to: its nuggets, which of the run before are withdrawn, and the request's status last.

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::{Ledger, LedgerError, count, mend::without_stale, requests::replace_nuggets};
+use super::{Ledger, LedgerError, count, mend::without_stale, published, requests::replace_nuggets};
 use crate::{
     index::ShardKey,
     model::{EventId, Nugget, RequestId, RequestState, RequestStatus},
@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// Makes what the topics say of the requests with items in this partition our own, where it is ahead of what this
-    /// ledger knows: another instance had the partition in the meantime. `rebuild`: whether requests that were
+    /// ledger has published: another instance had the partition in the meantime. `rebuild`: whether requests that were
     /// finished elsewhere get their items here too. Gives the requests taken over.
     pub fn take_over(
         &mut self,
@@ -72,15 +72,7 @@ impl Ledger {
         for status in self.heard_of(topic, partition)? {
             let key = (status.event.clone(), status.request.clone());
             let ours = self.request(&key)?;
-            let is_ahead = match &ours {
-                None => true,
-                Some(ours) => {
-                    let of_ours = ours.run.as_ref().map(|run| run.revision);
-                    // Of the same revision the published one counts: nobody may see two
-                    status.revision.is_some() && status.revision >= of_ours
-                }
-            };
-            if is_ahead {
+            if ours.is_none() || self.is_of_another(&key, &status)? {
                 let here =
                     ours.is_some_and(|ours| ours.here) || rebuild || status.state != RequestState::Final;
                 self.replace(&status, here)?;
@@ -127,6 +119,7 @@ impl Ledger {
         let key = (status.event.clone(), status.request.clone());
         let first = without_stale(&self.stale()?, &key, &status.first);
         let first_text = self.print("a request's first items", &first)?;
+        let status_text = self.print("a request's status", status)?;
         let record = status.run.as_ref().map(|run| self.print("a request's record", run)).transpose()?;
         let items = status.run.as_ref().and_then(|run| u32::try_from(run.items).ok());
         let closed = status.state == RequestState::Final;
@@ -142,7 +135,17 @@ impl Ledger {
                 "INSERT OR REPLACE INTO requests
                  (event, request, first, here, closed, first_cutoff, revision, cutoff, record)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                params![event, request, first_text, here, closed, closed_with, status.revision, items, record],
+                params![
+                    event,
+                    request,
+                    first_text,
+                    here,
+                    closed,
+                    closed_with,
+                    status.revision,
+                    items,
+                    record
+                ],
             )?;
             for (topic, partition, _) in first.iter() {
                 transaction.execute(
@@ -150,15 +153,15 @@ impl Ledger {
                     params![event, topic, partition],
                 )?;
             }
-            transaction.execute(
-                "DELETE FROM outbox WHERE event = ?1 AND request = ?2 AND (revision IS NULL OR revision <= ?3)",
-                params![event, request, status.revision],
-            )?;
+            // Whatever waits was made without knowing of it
+            transaction
+                .execute("DELETE FROM outbox WHERE event = ?1 AND request = ?2", params![event, request])?;
+            published::note(transaction, &key, &status_text)?;
             replace_nuggets(transaction, event, request, &lines)
         })
     }
 
-    fn heard_nuggets(&self, (event, request): &ShardKey) -> Result<Vec<Nugget>, LedgerError> {
+    pub(super) fn heard_nuggets(&self, (event, request): &ShardKey) -> Result<Vec<Nugget>, LedgerError> {
         let mut statement = self
             .connection
             .prepare_cached(
@@ -211,7 +214,7 @@ pub fn read_nugget_key(key: &str) -> Option<(ShardKey, String)> {
 mod tests {
     use super::*;
     use crate::{
-        ledger::Announcer,
+        ledger::{Announcer, Opened},
         model::{Method, Offsets, RequestRecord},
     };
 
@@ -223,7 +226,9 @@ mod tests {
             items: 10,
             ..RequestRecord::nothing(&key, revision, Method::Greedy)
         });
-        let batch = Announcer { configuration: String::new() }.opened(&key, &offsets);
+        let folder = tempfile::tempdir().unwrap();
+        let announcer = Announcer { configuration: String::new() };
+        let batch = announcer.opened(&ledger(&folder), &key, &offsets).unwrap();
         let opened: RequestStatus = serde_json::from_str(batch.entries[0].value.as_ref().unwrap()).unwrap();
         RequestStatus { state, revision, run, ..opened }
     }
@@ -252,7 +257,7 @@ mod tests {
     fn of_the_same_revision_the_published_one_counts() {
         let folder = tempfile::tempdir().unwrap();
         let mut ledger = ledger(&folder);
-        ledger.close_request(&key(), 12).unwrap();
+        ledger.close_request(&key(), 12, &Opened::default()).unwrap();
         assert!(ledger.request(&key()).unwrap().unwrap().waiting().is_some());
         ledger.hear(&[Heard::Request(Box::new(status(RequestState::Interim, Some(0), 70)))]).unwrap();
         ledger.take_over("items", 3, false).unwrap();

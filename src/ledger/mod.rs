@@ -6,7 +6,9 @@
 mod announce;
 mod known;
 mod mend;
+mod opened;
 mod outbox;
+mod published;
 mod requests;
 
 use std::path::{Path, PathBuf};
@@ -17,8 +19,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use announce::Announcer;
 pub use known::{Heard, nugget_key, read_nugget_key, request_key};
 pub use mend::{Forgotten, ReadAgain};
+pub use opened::Opened;
 pub use outbox::{Batch, Entry, Outbox, Waiting};
 pub use requests::{Asked, KnownRequest};
+
+use opened::Printed;
 
 use crate::{
     index::{Positions, ShardKey},
@@ -27,7 +32,7 @@ use crate::{
 };
 
 /// Raised with each change of the tables.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 
 const TABLES: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -56,6 +61,10 @@ const TABLES: &str = "
         revision INTEGER,                   -- NULL: only says that the request is open
         entries TEXT NOT NULL
     ) STRICT;
+    CREATE TABLE published (                -- what was last said of a request: by us, or by whom it was taken over from
+        event TEXT NOT NULL, request TEXT NOT NULL, status TEXT NOT NULL,
+        PRIMARY KEY (event, request)
+    ) STRICT, WITHOUT ROWID;
     CREATE TABLE known_requests (           -- what the requests topic says
         event TEXT NOT NULL, request TEXT NOT NULL, status TEXT NOT NULL,
         PRIMARY KEY (event, request)
@@ -146,17 +155,6 @@ pub struct Checkpoint {
     pub last_records: Offsets,
 }
 
-/// What a checkpoint tells besides itself, in the same transaction.
-#[derive(Debug, Default)]
-pub struct Opened {
-    /// Requests with the places of their first items, new or changed.
-    pub requests: Vec<(ShardKey, Offsets)>,
-    /// Partitions that an event's items were seen in for the first time.
-    pub homes: Vec<(EventId, String, i32)>,
-    /// What is to be published of them.
-    pub batches: Vec<Batch>,
-}
-
 /// What became of records that left no trace in a shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCounts {
@@ -214,32 +212,11 @@ impl Ledger {
     /// Notes how far the stream was taken. Call after the shards have committed.
     pub fn set_checkpoint(&mut self, checkpoint: &Checkpoint, opened: &Opened) -> Result<(), LedgerError> {
         let text = self.print("the checkpoint", checkpoint)?;
-        let mut requests = Vec::with_capacity(opened.requests.len());
-        for ((event, request), first) in &opened.requests {
-            requests.push((event.as_str(), request.as_str(), self.print("a request's first items", first)?));
-        }
-        let batches = opened.batches.iter().map(|batch| self.print("a batch", &batch.entries));
-        let batches = batches.collect::<Result<Vec<String>, LedgerError>>()?;
+        let opened = Printed::new(self, opened)?;
         self.transaction(|transaction| {
             transaction
                 .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('checkpoint', ?1)", [&text])?;
-            for (event, request, first) in &requests {
-                transaction.execute(
-                    "INSERT INTO requests (event, request, first) VALUES (?1, ?2, ?3)
-                     ON CONFLICT (event, request) DO UPDATE SET first = ?3",
-                    params![event, request, first],
-                )?;
-            }
-            for (event, topic, partition) in &opened.homes {
-                transaction.execute(
-                    "INSERT OR IGNORE INTO homes (event, topic, partition) VALUES (?1, ?2, ?3)",
-                    params![event.as_str(), topic, partition],
-                )?;
-            }
-            for (batch, entries) in opened.batches.iter().zip(&batches) {
-                outbox::insert(transaction, batch, entries)?;
-            }
-            Ok(())
+            opened.write(transaction)
         })
     }
 

@@ -1,10 +1,12 @@
 //! What waits to be published. It is written together with the state that it tells of, and only then sent: a restart
 //! sends it again.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Ledger, LedgerError, count};
+use super::{Ledger, LedgerError, count, published};
 use crate::{
     index::ShardKey,
     model::{EventId, Offsets},
@@ -40,6 +42,20 @@ pub struct Batch {
     pub revision: Option<u32>,
     /// The records, in the order in which they are sent.
     pub entries: Vec<Entry>,
+}
+
+impl Batch {
+    /// What it says of the request itself.
+    pub(super) fn statuses(&self) -> impl Iterator<Item = &str> {
+        let of_requests = self.entries.iter().filter(|entry| entry.topic == Outbox::Requests);
+        of_requests.filter_map(|entry| entry.value.as_deref())
+    }
+
+    /// The keys of the nuggets that stand once it is published.
+    pub(super) fn standing(&self) -> BTreeSet<&str> {
+        let of_nuggets = self.entries.iter().filter(|entry| entry.topic == Outbox::Nuggets);
+        of_nuggets.filter(|entry| entry.value.is_some()).map(|entry| entry.key.as_str()).collect()
+    }
 }
 
 /// A batch in the outbox.
@@ -88,6 +104,43 @@ impl Ledger {
         Ok(waiting)
     }
 
+    /// The batches that wait for one request, oldest first.
+    pub(super) fn waiting_of(&self, key: &ShardKey) -> Result<Vec<Waiting>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT id, revision, entries FROM outbox WHERE event = ?1 AND request = ?2 ORDER BY id",
+            )
+            .map_err(|source| self.failed(source))?;
+        let rows = statement
+            .query_map(params![key.0.as_str(), key.1.as_str()], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+            })
+            .map_err(|source| self.failed(source))?;
+        let mut waiting = Vec::new();
+        for row in rows {
+            let (id, revision, entries) = row.map_err(|source| self.failed(source))?;
+            let entries = self.parse(&format!("a batch of {}", key.1), &entries)?;
+            waiting.push(Waiting { id, batch: Batch { key: key.clone(), revision, entries } });
+        }
+        Ok(waiting)
+    }
+
+    /// Which of these batches still wait.
+    pub fn still_waiting(&self, ids: &[i64]) -> Result<BTreeSet<i64>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT 1 FROM outbox WHERE id = ?1")
+            .map_err(|source| self.failed(source))?;
+        let mut waiting = BTreeSet::new();
+        for &id in ids {
+            if statement.exists([id]).map_err(|source| self.failed(source))? {
+                waiting.insert(id);
+            }
+        }
+        Ok(waiting)
+    }
+
     /// How many batches wait.
     pub fn waiting_batches(&self) -> Result<u64, LedgerError> {
         self.connection
@@ -112,12 +165,15 @@ impl Ledger {
         Ok(waiting)
     }
 
-    /// Takes batches out: they are published, or what they tell was overtaken.
-    pub fn sent(&mut self, ids: &[i64]) -> Result<(), LedgerError> {
+    /// Takes batches out: they are published.
+    pub fn sent(&mut self, batches: &[&Waiting]) -> Result<(), LedgerError> {
         self.transaction(|transaction| {
             let mut delete = transaction.prepare_cached("DELETE FROM outbox WHERE id = ?1")?;
-            for id in ids {
+            for Waiting { id, batch } in batches {
                 delete.execute([id])?;
+                for status in batch.statuses() {
+                    published::note(transaction, &batch.key, status)?;
+                }
             }
             Ok(())
         })
@@ -189,7 +245,7 @@ mod tests {
             [&batch("r1"), &batch("r2")]
         );
         assert_eq!(ledger.unpublished_first().unwrap(), first(5));
-        ledger.sent(&[waiting[1].id]).unwrap();
+        ledger.sent(&[&waiting[1]]).unwrap();
         assert_eq!((ledger.waiting_batches().unwrap(), ledger.unpublished_first().unwrap()), (1, first(7)));
         assert_eq!(ledger.waiting(waiting[0].id, 10).unwrap(), []);
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::{Batch, Ledger, LedgerError, outbox};
+use super::{Batch, Ledger, LedgerError, Opened, opened::Printed, outbox};
 use crate::{
     index::ShardKey,
     model::{Nugget, Offsets, RequestRecord},
@@ -55,15 +55,26 @@ const COLUMNS: &str = "event, request, first, here, closed, first_cutoff, revisi
 
 impl Ledger {
     /// Notes that a request has closed, with this many items in its shard, and asks for its run; gives the revision.
-    pub fn close_request(&mut self, key: &ShardKey, cutoff: u32) -> Result<u32, LedgerError> {
+    /// `opened`: what no checkpoint has told of the request yet. Its run may be published before the next one does.
+    pub fn close_request(
+        &mut self,
+        key: &ShardKey,
+        cutoff: u32,
+        opened: &Opened,
+    ) -> Result<u32, LedgerError> {
         let revision = self.request(key)?.map_or(0, |known| known.next_revision());
-        self.change(
-            "INSERT INTO requests (event, request, closed, first_cutoff, revision, cutoff)
-             VALUES (?1, ?2, 1, ?3, ?4, ?3)
-             ON CONFLICT (event, request)
-             DO UPDATE SET closed = 1, first_cutoff = ?3, revision = ?4, cutoff = ?3, record = NULL",
-            params![key.0.as_str(), key.1.as_str(), cutoff, revision],
-        )?;
+        let opened = Printed::new(self, opened)?;
+        self.transaction(|transaction| {
+            opened.write(transaction)?;
+            transaction.execute(
+                "INSERT INTO requests (event, request, closed, first_cutoff, revision, cutoff)
+                 VALUES (?1, ?2, 1, ?3, ?4, ?3)
+                 ON CONFLICT (event, request)
+                 DO UPDATE SET closed = 1, first_cutoff = ?3, revision = ?4, cutoff = ?3, record = NULL",
+                params![key.0.as_str(), key.1.as_str(), cutoff, revision],
+            )?;
+            Ok(())
+        })?;
         Ok(revision)
     }
 
@@ -235,7 +246,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.sqlite");
         let mut ledger = Ledger::open(&path).unwrap();
-        assert_eq!(ledger.close_request(&key(), 10).unwrap(), 0);
+        assert_eq!(ledger.close_request(&key(), 10, &Opened::default()).unwrap(), 0);
         let known = ledger.request(&key()).unwrap().unwrap();
         assert_eq!(known.waiting(), Some(&Asked { revision: 0, cutoff: 10, record: None }));
         assert!(ledger.finish_request(&record(0), &[], None).unwrap());
@@ -250,7 +261,7 @@ mod tests {
     fn the_result_of_a_run_that_was_overtaken_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
-        ledger.close_request(&key(), 10).unwrap();
+        ledger.close_request(&key(), 10, &Opened::default()).unwrap();
         ledger.revise_request(&key(), 12).unwrap();
         assert!(!ledger.finish_request(&record(0), &[], None).unwrap());
         assert!(ledger.request(&key()).unwrap().unwrap().waiting().is_some());

@@ -289,9 +289,13 @@ impl Work {
             };
             let shared = Arc::clone(&self.shared);
             let sending = shared.sending.lock().unwrap_or_else(PoisonError::into_inner);
-            // Asked again under the lock: whoever takes partitions away waits for it
-            let ours: Vec<&Waiting> =
+            // Asked again under the lock: whoever takes partitions away waits for it. An event that has become ours
+            // meanwhile may have been taken over first, and then what waited of it is void
+            let mut ours: Vec<&Waiting> =
                 waiting.iter().filter(|waiting| self.owned.has(&waiting.batch.key.0)).collect();
+            let ids: Vec<i64> = ours.iter().map(|waiting| waiting.id).collect();
+            let still = self.ledger().still_waiting(&ids)?;
+            ours.retain(|waiting| still.contains(&waiting.id));
             if !ours.is_empty() {
                 self.transact(&ready, &ours, &metadata)?;
             }
@@ -339,8 +343,7 @@ impl Work {
         producer
             .commit_transaction(STEP)
             .map_err(|error| Failed::Kafka("committing a transaction", error))?;
-        let ids: Vec<i64> = batches.iter().map(|waiting| waiting.id).collect();
-        self.ledger().sent(&ids)?;
+        self.ledger().sent(batches)?;
         self.metrics.published(nuggets, tombstones);
         self.status.published();
         self.remember(offsets);
