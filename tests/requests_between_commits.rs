@@ -42,8 +42,11 @@ fn a_request_that_opens_and_closes_between_two_commits_is_known_with_its_first_i
     daemon.kill();
     for (key, first) in [("DAY/DAY-r0", 0), ("DAY/DAY-r1", 50)] {
         let records = broker.read_all(&config.requests);
-        let said: Vec<Value> =
-            records.iter().filter(|record| record.key() == key).map(|record| record.json()).collect();
+        let said: Vec<Value> = records
+            .iter()
+            .filter(|record| record.key() == key)
+            .map(support::kafka::ReadRecord::json)
+            .collect();
         let states: Vec<&str> = said.iter().map(|status| status["state"].as_str().unwrap()).collect();
         assert_eq!(states, ["open", "final"], "{key}");
         for status in &said {
