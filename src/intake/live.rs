@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::{DeadLetters, Due, Intake, IntakeError, lock};
+use super::{DeadLetters, Due, Intake, IntakeError, Known, lock};
 use crate::{
     index::{ShardKey, Size},
     model::{Event, EventId, Offsets, UnixSeconds},
@@ -115,7 +115,16 @@ impl Intake {
         };
         for request in requests {
             let key = request.key.clone();
-            self.known.insert(key, request.into());
+            let mut known = Known::from(request);
+            if let Some(before) = self.known.remove(&key) {
+                known.late = before.late.filter(|_| known.here);
+                if self.new_requests.contains(&key) {
+                    for (topic, partition, offset) in before.first.iter() {
+                        known.first.lower(topic, partition, offset);
+                    }
+                }
+            }
+            self.known.insert(key, known);
         }
         for (event, topic, partition) in homes {
             self.homes.entry(event).or_default().insert((topic, partition));
@@ -142,12 +151,33 @@ impl Intake {
         };
         let events: Vec<EventId> =
             self.homes.iter().filter(|(_, homes)| of_these(homes)).map(|(event, _)| event.clone()).collect();
-        for event in events {
-            self.activate(&event);
+        for event in &events {
+            self.activate(event);
+            // Active already where it has another partition here: its requests may be open again
+            if let Some(event) = self.events.get(event) {
+                self.schedule.set_event(event);
+            }
+        }
+        if self.schedule_config.revise_late {
+            self.find_late(&events)?;
         }
         for request in lock(&self.ledger).requests()? {
             if request.waiting().is_some() && self.live.is_active(&request.key.0) {
                 self.live.unfinished.insert(request.key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Late items that were committed, and not run before this start or while the partition was elsewhere.
+    fn find_late(&mut self, events: &[EventId]) -> Result<(), IntakeError> {
+        let closed = self
+            .known
+            .iter_mut()
+            .filter(|(key, known)| events.contains(&key.0) && known.here && known.closed_with.is_some());
+        for (key, known) in closed {
+            if known.late.is_none() && self.shards.items(key)? > known.seen {
+                known.late = Some(Instant::now());
             }
         }
         Ok(())

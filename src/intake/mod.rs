@@ -53,6 +53,8 @@ pub struct Due {
     pub key: ShardKey,
     /// The run's number among the request's runs, from 0.
     pub revision: u32,
+    /// How many items it was asked for with; fewer where retention has removed some.
+    pub cutoff: u32,
     /// The items to be run over; nothing where it has none.
     pub snapshot: Option<Snapshot>,
     /// Its shard, to be merged to one segment and closed, where it has closed and was open.
@@ -407,7 +409,7 @@ impl Intake {
         let known = self.known.entry(key.clone()).or_insert_with(|| Known { here: true, ..Known::default() });
         known.closed_with = Some(cutoff);
         known.seen = cutoff;
-        Ok(Some(Due { key, revision, snapshot, shard }))
+        Ok(Some(Due { key, revision, cutoff, snapshot, shard }))
     }
 
     /// A request may open and close between two commits; whoever takes it over must find it even then.
@@ -427,11 +429,12 @@ impl Intake {
     /// Asks for one more run of a request over the items that are committed now.
     fn run_again(&mut self, key: &ShardKey) -> Result<Option<Due>, IntakeError> {
         let Some(snapshot) = self.shards.snapshot(key, None)? else { return Ok(None) };
-        let revision = lock(&self.ledger).revise_request(key, snapshot.items())?;
+        let cutoff = snapshot.items();
+        let revision = lock(&self.ledger).revise_request(key, cutoff)?;
         if let Some(known) = self.known.get_mut(key) {
-            known.seen = snapshot.items();
+            known.seen = cutoff;
         }
-        Ok(Some(Due { key: key.clone(), revision, snapshot: Some(snapshot), shard: None }))
+        Ok(Some(Due { key: key.clone(), revision, cutoff, snapshot: Some(snapshot), shard: None }))
     }
 
     /// The runs that were asked for and did not come to their end before this start, in the order in which their
@@ -447,7 +450,8 @@ impl Intake {
                 continue;
             }
             let snapshot = self.shards.snapshot(&request.key, Some(run.cutoff))?;
-            due.push(Due { revision: run.revision, key: request.key, snapshot, shard: None });
+            let (revision, cutoff) = (run.revision, run.cutoff);
+            due.push(Due { key: request.key, revision, cutoff, snapshot, shard: None });
         }
         Ok(due)
     }

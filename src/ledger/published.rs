@@ -136,7 +136,7 @@ mod tests {
             RequestRecord { items: items.into(), ..RequestRecord::nothing(&key(), revision, Method::Greedy) };
         let nuggets: Vec<Nugget> = names.iter().map(|name| nugget(name, revision)).collect();
         let batch = announcer().result(ledger, &request, &record, &nuggets).unwrap();
-        assert!(ledger.finish_request(&record, &nuggets, Some(&batch)).unwrap());
+        assert!(ledger.finish_request(&record, items, &nuggets, Some(&batch)).unwrap());
     }
 
     /// Publishes what waits; gives what the topics then say.

@@ -117,10 +117,12 @@ impl Ledger {
     }
 
     /// Notes a run's result: its counts, its nuggets, which replace those of the run before, and what is to be
-    /// published of it. Gives false, and notes nothing, where another run was asked for in the meantime.
+    /// published of it. Gives false, and notes nothing, where another run was asked for in the meantime: one under
+    /// another revision, or over other items than `cutoff`, as after a partition was lost and came back.
     pub fn finish_request(
         &mut self,
         record: &RequestRecord,
+        cutoff: u32,
         nuggets: &[Nugget],
         batch: Option<&Batch>,
     ) -> Result<bool, LedgerError> {
@@ -133,8 +135,8 @@ impl Ledger {
         self.transaction(|transaction| {
             let changed = transaction.execute(
                 "UPDATE requests SET record = ?3
-                 WHERE event = ?1 AND request = ?2 AND revision = ?4 AND record IS NULL",
-                params![event, request, text, record.revision],
+                 WHERE event = ?1 AND request = ?2 AND revision = ?4 AND cutoff = ?5 AND record IS NULL",
+                params![event, request, text, record.revision, cutoff],
             )?;
             if changed == 0 {
                 return Ok(());
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!(ledger.close_request(&key(), 10, &Opened::default()).unwrap(), 0);
         let known = ledger.request(&key()).unwrap().unwrap();
         assert_eq!(known.waiting(), Some(&Asked { revision: 0, cutoff: 10, record: None }));
-        assert!(ledger.finish_request(&record(0), &[], None).unwrap());
+        assert!(ledger.finish_request(&record(0), 10, &[], None).unwrap());
         let mut ledger = Ledger::open(&path).unwrap();
         assert_eq!(ledger.requests().unwrap()[0].run.clone().unwrap().record, Some(record(0)));
         assert_eq!(ledger.revise_request(&key(), 12).unwrap(), 1);
@@ -263,8 +265,10 @@ mod tests {
         let mut ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
         ledger.close_request(&key(), 10, &Opened::default()).unwrap();
         ledger.revise_request(&key(), 12).unwrap();
-        assert!(!ledger.finish_request(&record(0), &[], None).unwrap());
+        assert!(!ledger.finish_request(&record(0), 10, &[], None).unwrap());
+        // Nor that of the same revision asked for over fewer items, before the partition was lost and came back
+        assert!(!ledger.finish_request(&record(1), 10, &[], None).unwrap());
         assert!(ledger.request(&key()).unwrap().unwrap().waiting().is_some());
-        assert!(ledger.finish_request(&record(1), &[], None).unwrap());
+        assert!(ledger.finish_request(&record(1), 12, &[], None).unwrap());
     }
 }

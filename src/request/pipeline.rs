@@ -106,7 +106,7 @@ impl Pipeline {
             (Some(announcer), Some(request)) => Some(announcer.result(&ledger, request, record, nuggets)?),
             _ => None,
         };
-        let stands = ledger.finish_request(record, nuggets, batch.as_ref())?;
+        let stands = ledger.finish_request(record, due.cutoff, nuggets, batch.as_ref())?;
         Ok((stands, request.and_then(|request| request.closed_with)))
     }
 

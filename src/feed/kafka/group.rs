@@ -170,6 +170,7 @@ impl Group {
 
     fn assign(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) -> Result<(), String> {
         let partitions = self.partitions(list);
+        tracing::debug!(partitions = partitions.len(), "partitions are offered");
         let starts = if partitions.is_empty() { Vec::new() } else { self.starts(consumer, &partitions)? };
         let mut wanted = TopicPartitionList::with_capacity(starts.len());
         for start in &starts {
@@ -291,6 +292,21 @@ impl Group {
     }
 }
 
+/// The callback must answer the group, whatever went wrong, and in the protocol's own way: else librdkafka waits for the
+/// answer, even when it is told to leave.
+fn answer_nevertheless(consumer: &BaseConsumer<Group>, asked: RDKafkaRespErr, list: &TopicPartitionList) {
+    let answered = match (consumer.rebalance_protocol(), asked) {
+        (RebalanceProtocol::Cooperative, RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) => {
+            consumer.incremental_assign(&TopicPartitionList::new())
+        }
+        (RebalanceProtocol::Cooperative, _) => consumer.incremental_unassign(list),
+        _ => consumer.unassign(),
+    };
+    if let Err(error) = answered {
+        tracing::debug!(%error, "the group was not answered");
+    }
+}
+
 /// A question to the broker, asked a few times.
 fn retried<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, KafkaError> {
     let mut last = ask();
@@ -354,8 +370,7 @@ impl ConsumerContext for Group {
             _ => Err(format!("the group cannot be joined: {}", KafkaError::Rebalance(error.into()))),
         };
         if let Err(reason) = outcome {
-            // The callback must answer the group, whatever went wrong
-            consumer.unassign().unwrap_or_default();
+            answer_nevertheless(consumer, error, list);
             self.stop_because(reason);
         }
     }
