@@ -22,7 +22,7 @@ use serde_json::Value;
 use support::{
     Folder,
     kafka::{Broker, Client, Daemon, DaemonConfig, Ended, wait_until},
-    live::{LIMIT, assert_holds, await_committed, await_ready, days, item, record},
+    live::{LIMIT, assert_holds, await_committed, await_ready, days, hold_ledger, item, record},
 };
 
 const REQUESTS: [&str; 2] = ["A-r0", "A-r1"];
@@ -52,14 +52,6 @@ fn error_of(daemon: &mut Daemon) -> (Ended, String) {
     let log = daemon.log();
     let error = log.lines().rfind(|line| line.starts_with("error: "));
     (ended, error.unwrap_or_else(|| panic!("no error in {log}")).to_owned())
-}
-
-/// Keeps the ledger from being written, as a disk that does not answer would.
-fn hold_ledger(config: &DaemonConfig) -> rusqlite::Connection {
-    let ledger = rusqlite::Connection::open(config.data_dir.join("ledger.sqlite")).unwrap();
-    ledger.busy_timeout(Duration::from_secs(20)).unwrap();
-    ledger.execute_batch("BEGIN IMMEDIATE").unwrap();
-    ledger
 }
 
 #[test]

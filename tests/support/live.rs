@@ -161,3 +161,11 @@ pub(crate) fn source_of(letter: &ReadRecord) -> (String, i32, i64) {
         header("source_offset").parse().unwrap(),
     )
 }
+
+/// Keeps the ledger from being written, as a disk that does not answer would.
+pub(crate) fn hold_ledger(config: &DaemonConfig) -> rusqlite::Connection {
+    let ledger = rusqlite::Connection::open(config.data_dir.join("ledger.sqlite")).unwrap();
+    ledger.busy_timeout(Duration::from_secs(20)).unwrap();
+    ledger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    ledger
+}

@@ -169,8 +169,12 @@ impl Group {
     }
 
     fn assign(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) -> Result<(), String> {
+        // Told to end, nobody wants them any more. While a consumer is closed, the broker does not answer its questions
+        if self.is_stopping() {
+            answer_without(consumer);
+            return Ok(());
+        }
         let partitions = self.partitions(list);
-        tracing::debug!(partitions = partitions.len(), "partitions are offered");
         let starts = if partitions.is_empty() { Vec::new() } else { self.starts(consumer, &partitions)? };
         let mut wanted = TopicPartitionList::with_capacity(starts.len());
         for start in &starts {
@@ -204,18 +208,14 @@ impl Group {
         for (topic, partition) in partitions {
             asked.add_partition(topic, *partition);
         }
-        let committed = retried(|| {
-            self.status.beat(Heart::Poll);
-            consumer.committed_offsets(asked.clone(), ANSWER)
-        })
-        .map_err(|error| format!("the group's offsets cannot be read: {error}"))?;
+        let committed = self
+            .retried(|| consumer.committed_offsets(asked.clone(), ANSWER))
+            .map_err(|error| format!("the group's offsets cannot be read: {error}"))?;
         let mut offered = Vec::with_capacity(partitions.len());
         for (topic, partition) in partitions {
-            let (low, high) = retried(|| {
-                self.status.beat(Heart::Poll);
-                consumer.fetch_watermarks(topic, *partition, ANSWER)
-            })
-            .map_err(|error| format!("topic {topic}, partition {partition} cannot be asked: {error}"))?;
+            let watermarks = self.retried(|| consumer.fetch_watermarks(topic, *partition, ANSWER));
+            let (low, high) = watermarks
+                .map_err(|error| format!("topic {topic}, partition {partition} cannot be asked: {error}"))?;
             let committed = committed.find_partition(topic, *partition).map(|element| element.offset());
             offered.push(Offered {
                 topic: Arc::clone(topic),
@@ -232,9 +232,8 @@ impl Group {
         if !lock(&self.outgoing).notice(Change::Offered(offered, answer)) {
             return Err("the intake has ended".to_owned());
         }
-        // Told to end, nobody wants them any more
-        let is_ending = || self.stopping.load(Ordering::Relaxed);
-        self.await_answer(&answered, OFFER, &is_ending).ok_or("the intake did not say where to read from")?
+        self.await_answer(&answered, OFFER, &|| self.is_stopping())
+            .ok_or("the intake did not say where to read from")?
     }
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) -> Result<(), String> {
@@ -272,6 +271,25 @@ impl Group {
         Ok(())
     }
 
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// A question to the broker, asked a few times while the heart goes on beating.
+    fn retried<T>(&self, ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, KafkaError> {
+        self.status.beat(Heart::Poll);
+        let mut last = ask();
+        for _ in 0..5 {
+            if last.is_ok() || self.is_stopping() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            self.status.beat(Heart::Poll);
+            last = ask();
+        }
+        last
+    }
+
     /// Waits while the heart goes on beating; nothing where the time is up or nobody will answer.
     fn await_answer<T>(
         &self,
@@ -292,32 +310,17 @@ impl Group {
     }
 }
 
-/// The callback must answer the group, whatever went wrong, and in the protocol's own way: else librdkafka waits for the
-/// answer, even when it is told to leave.
-fn answer_nevertheless(consumer: &BaseConsumer<Group>, asked: RDKafkaRespErr, list: &TopicPartitionList) {
-    let answered = match (consumer.rebalance_protocol(), asked) {
-        (RebalanceProtocol::Cooperative, RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) => {
-            consumer.incremental_assign(&TopicPartitionList::new())
-        }
-        (RebalanceProtocol::Cooperative, _) => consumer.incremental_unassign(list),
+/// Takes nothing. The callback must answer the group, whatever went wrong, and in the protocol's own way: else librdkafka
+/// waits for the answer, even when it is told to leave.
+fn answer_without(consumer: &BaseConsumer<Group>) {
+    let nothing = TopicPartitionList::new();
+    let answered = match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_assign(&nothing),
         _ => consumer.unassign(),
     };
     if let Err(error) = answered {
         tracing::debug!(%error, "the group was not answered");
     }
-}
-
-/// A question to the broker, asked a few times.
-fn retried<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, KafkaError> {
-    let mut last = ask();
-    for _ in 0..5 {
-        if last.is_ok() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(500));
-        last = ask();
-    }
-    last
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -370,8 +373,10 @@ impl ConsumerContext for Group {
             _ => Err(format!("the group cannot be joined: {}", KafkaError::Rebalance(error.into()))),
         };
         if let Err(reason) = outcome {
-            answer_nevertheless(consumer, error, list);
-            self.stop_because(reason);
+            answer_without(consumer);
+            if !self.is_stopping() {
+                self.stop_because(reason);
+            }
         }
     }
 }
