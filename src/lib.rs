@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod decoding;
 pub mod facts;
 pub mod feed;
+pub mod filter;
 pub mod index;
 pub mod intake;
 pub mod kafka;

@@ -3,13 +3,7 @@
 //! Every field of an item goes through as the bytes it came as, so a big number or a float keeps its digits; only what
 //! no JSON reader could read is repaired, as a replay does.
 
-use std::{
-    collections::HashSet,
-    io::{self, BufRead, Write},
-};
-
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use std::io::{self, BufRead, Write};
 
 use super::Cleaner;
 use crate::{
@@ -18,6 +12,7 @@ use crate::{
         json::{self, Failure},
         language_of_source,
     },
+    filter::{Fields, FilterOutcome, Place},
     model::{Language, Refusal, RefusalCode, SourceType},
 };
 
@@ -42,15 +37,6 @@ impl FilterOptions {
     }
 }
 
-/// What a filter did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FilterOutcome {
-    /// Lines written.
-    pub written: u64,
-    /// Lines reported and left out.
-    pub refused: u64,
-}
-
 /// Why a filter stopped before the end of its input.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
@@ -63,24 +49,6 @@ pub enum FilterError {
     /// The output.
     #[error(transparent)]
     Output(#[from] io::Error),
-}
-
-/// Where a fault is: the line from 1, or, in a JSON array, the record from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Of lines.
-    Line(u64),
-    /// Of an array.
-    Record(u64),
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Line(line) => write!(out, "{line}"),
-            Self::Record(record) => write!(out, "record {record}"),
-        }
-    }
 }
 
 /// Adds `cleanText` and `language` to each item. All other fields stay as they are and where they are; earlier values
@@ -101,7 +69,7 @@ pub fn run_items(
                 outcome.written += 1;
             }
             Err(refusal) => {
-                problems(record.line.map_or(Place::Record(record.number), Place::Line), refusal.message);
+                problems(Place::of(&record), refusal.message);
                 outcome.refused += 1;
             }
         }
@@ -153,7 +121,8 @@ fn clean_item(cleaner: &Cleaner, record: &[u8], options: &FilterOptions) -> Resu
     let platform = item.platform.as_ref().unwrap_or(&options.platform);
     let clean = cleaner.clean(&item.text, platform, options.language.or(item.language), Language::English);
     let added = [("cleanText", clean.text.as_str()), ("language", clean.language.code())];
-    write_item(&item.fields, &added)
+    item.fields
+        .with(&added)
         .map_err(|error| Refusal::new(RefusalCode::BadJson, format!("cannot be written: {error}")))
 }
 
@@ -183,63 +152,6 @@ impl Item {
             None => language_of_source(fields.get("source"))?,
         };
         Ok(Self { text, platform: platform.map(|name| SourceType::from_name(&name)), language, fields })
-    }
-}
-
-fn write_item(fields: &Fields, added: &[(&str, &str)]) -> serde_json::Result<Vec<u8>> {
-    let mut out = vec![b'{'];
-    let kept = fields.0.iter().filter(|(name, _)| added.iter().all(|(new, _)| new != name));
-    for (name, value) in kept {
-        serde_json::to_writer(&mut out, name)?;
-        out.push(b':');
-        out.extend_from_slice(value.get().as_bytes());
-        out.push(b',');
-    }
-    for (name, value) in added {
-        serde_json::to_writer(&mut out, name)?;
-        out.push(b':');
-        serde_json::to_writer(&mut out, value)?;
-        out.push(b',');
-    }
-    out.pop();
-    out.extend_from_slice(b"}\n");
-    Ok(out)
-}
-
-/// The fields of an object in their order, their values as they were written; of a name that stands twice the last.
-struct Fields(Vec<(String, Box<RawValue>)>);
-
-impl Fields {
-    fn get(&self, name: &str) -> Option<&RawValue> {
-        self.0.iter().find(|(field, _)| field == name).map(|(_, value)| &**value)
-    }
-}
-
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Fields;
-
-            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                out.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut fields = Vec::with_capacity(8);
-                while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
-                    // Nothing is lost where a value cannot be made one line: it is valid JSON as it stands.
-                    fields.push((name, json::keep(value).unwrap_or_else(|| value.to_owned())));
-                }
-                let mut names = HashSet::new();
-                let is_last: Vec<bool> =
-                    fields.iter().rev().map(|(name, _)| names.insert(name.clone())).collect();
-                let mut is_last = is_last.into_iter().rev();
-                fields.retain(|_| is_last.next().unwrap_or(true));
-                Ok(Fields(fields))
-            }
-        }
-        deserializer.deserialize_map(Reader)
     }
 }
 

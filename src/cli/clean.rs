@@ -7,8 +7,9 @@ use clap::Args;
 
 use super::{Exit, Failure, Outcome, say, stdout};
 use crate::{
-    clean::filter::{self, FilterError, FilterOptions, Place},
+    clean::filter::{self, FilterError, FilterOptions},
     feed::{ArchiveError, ArchiveFile},
+    filter::Place,
     model::{Language, SourceType},
 };
 

@@ -52,7 +52,7 @@ impl Demo {
         };
         let summary = run.run(&Progress::hidden()).map_err(replay::failure)?;
         self.print(&run, &summary)?;
-        say(&replay::models(&run.config));
+        say(&replay::models(&run.config, &summary));
         if let Some(out) = &self.out {
             say(&format!("the archive and the run are in {}", out.display()));
         }

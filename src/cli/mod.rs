@@ -10,6 +10,7 @@ mod index;
 mod interrupt;
 mod preflight;
 mod replay;
+mod rerank;
 mod run;
 mod schema;
 mod search;
@@ -46,6 +47,8 @@ enum Command {
     Clean(clean::Clean),
     /// Rank the items of an archive for each request and query
     Search(search::SearchCommand),
+    /// Rerank pairs by a model: {"query","document"} in, the same lines with "score" and "probability" out
+    Rerank(rerank::RerankCommand),
     /// Look at, check and mend the shards and the ledger
     Index(index::IndexCommand),
     /// Check or print the configuration
@@ -125,6 +128,7 @@ pub fn main() -> ExitCode {
         Command::Replay(command) => command.run(),
         Command::Clean(command) => command.run(),
         Command::Search(command) => command.run(),
+        Command::Rerank(command) => command.run(),
         Command::Index(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Schema(command) => command.run(),

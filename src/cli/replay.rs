@@ -56,10 +56,13 @@ pub(super) fn failure(error: ReplayError) -> Failure {
         ReplayError::Used(..) | ReplayError::Different(..) => Exit::Usage,
         ReplayError::UnknownEvent(_) => Exit::BadConfiguration,
         ReplayError::Busy(_) => Exit::TryAgain,
+        ReplayError::Rerank(error) if error.is_of_configuration() => Exit::BadConfiguration,
         ReplayError::Intake(IntakeError::Index(_) | IntakeError::Ledger(_) | IntakeError::Rejected(_))
         | ReplayError::Index(_)
         | ReplayError::Ledger(_)
         | ReplayError::Run(_)
+        | ReplayError::Rerank(_)
+        | ReplayError::Metrics(_)
         | ReplayError::Damaged(_)
         | ReplayError::Io(_) => Exit::Internal,
     };
@@ -67,9 +70,11 @@ pub(super) fn failure(error: ReplayError) -> Failure {
 }
 
 /// The one line that says which models took part, and how to have more of them.
-pub(super) fn models(config: &Config) -> String {
+pub(super) fn models(config: &Config, summary: &Summary) -> String {
+    let reranker = summary.requests.iter().find_map(|request| request.run.reranker.as_deref());
     format!(
-        "no reranker (BM25 order), no LLM (extractor {}): see \"Models\" in the README for what they add and when they can be switched on",
+        "{}, no LLM (extractor {}): see \"Models\" in the README for what they add and how they are switched on",
+        reranker.map_or_else(|| "no reranker (BM25 order)".to_owned(), |name| format!("reranker {name}")),
         match config.facts.method {
             crate::model::Method::IlpMmr => "ilp-mmr",
             crate::model::Method::Greedy => "greedy",
@@ -115,5 +120,9 @@ fn say_summary(summary: &Summary, replay: &Replay) {
         count(summary.nuggets, "nugget"),
         replay.out.join("run.jsonl").display()
     ));
-    say(&models(&replay.config));
+    let failed = summary.requests.iter().filter(|request| request.run.rerank_failed).count() as u64;
+    if failed > 0 {
+        say(&format!("{} went on by BM25, because the reranker failed", count(failed, "request")));
+    }
+    say(&models(&replay.config, summary));
 }

@@ -31,6 +31,7 @@ impl RunCommand {
 fn failure(error: DaemonError) -> Failure {
     let exit = match &error {
         DaemonError::NoSource | DaemonError::Client(_) | DaemonError::Http(_) => Exit::BadConfiguration,
+        DaemonError::Rerank(error) if error.is_of_configuration() => Exit::BadConfiguration,
         DaemonError::Events(_) | DaemonError::Book(_) => Exit::InputFaults,
         DaemonError::Cluster(ClusterError::Client(_)) | DaemonError::Feed(FeedError::Client(_)) => {
             Exit::BadConfiguration
@@ -51,6 +52,7 @@ fn failure(error: DaemonError) -> Failure {
         | DaemonError::Index(_)
         | DaemonError::Ledger(_)
         | DaemonError::Run(_)
+        | DaemonError::Rerank(_)
         | DaemonError::Metrics(_)
         | DaemonError::Io(_) => Exit::Internal,
     };

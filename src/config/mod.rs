@@ -27,6 +27,7 @@ use crate::{
     facts::FactsConfig,
     feed::Format,
     model::{Bytes, Seconds},
+    rank::RerankConfig,
     schedule::ScheduleConfig,
     search::SearchConfig,
 };
@@ -59,6 +60,8 @@ pub struct Config {
     pub schedule: ScheduleConfig,
     /// How items are retrieved for a query.
     pub search: SearchConfig,
+    /// How retrieved items are reranked by a model.
+    pub rerank: RerankConfig,
     /// How nuggets are made of retrieved items.
     pub facts: FactsConfig,
     /// The endpoints for metrics and health.
@@ -83,6 +86,7 @@ impl Default for Config {
             index: IndexConfig::default(),
             schedule: ScheduleConfig::default(),
             search: SearchConfig::default(),
+            rerank: RerankConfig::default(),
             facts: FactsConfig::default(),
             http: HttpConfig::default(),
             shutdown: ShutdownConfig::default(),

@@ -59,6 +59,7 @@ use crate::{
     ledger::{Announcer, Ledger, LedgerError},
     model::{Event, EventId},
     publish::kafka::{KafkaDeadLetters, Owned, PublishError, Publisher},
+    rank::{RerankError, Reranker, Scorer},
     request::{Pipeline, RunError},
     telemetry::{Check, Heart, HeartLimits, HttpError, HttpServer, Metrics, Phase, Status, serve},
 };
@@ -165,6 +166,9 @@ pub enum DaemonError {
         /// What could not be written.
         reason: String,
     },
+    /// The model that reranks.
+    #[error(transparent)]
+    Rerank(#[from] RerankError),
     /// The grace period was too short.
     #[error("not everything ended within the grace period of {0:?}; it goes on after a restart")]
     Grace(Duration),
@@ -233,6 +237,7 @@ impl Daemon {
         let client_id = format!("nuggetd-{}-{instance}", config.kafka.group);
 
         let Telemetry { status, metrics, http } = Telemetry::start(config, &instance)?;
+        let reranker = open_reranker(config, &metrics)?;
         prepare_cluster(config, &client_id, &ledger)?;
         status.set_check(Check::Broker, true, "answered");
 
@@ -271,6 +276,7 @@ impl Daemon {
         let pipeline = Pipeline {
             events: book.for_runs(),
             search: config.search.clone(),
+            reranker,
             facts: config.facts.clone(),
             ledger: Arc::clone(&ledger),
             announcer: Some(announcer),
@@ -560,6 +566,15 @@ fn prepare_cluster(config: &Config, client_id: &str, ledger: &Mutex<Ledger>) -> 
         tracing::info!(topic, compacted, "topic made");
     }
     Ok(())
+}
+
+fn open_reranker(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<Reranker>>, RerankError> {
+    let reranker = Reranker::configured(&config.rerank, metrics)?;
+    tracing::info!(
+        reranker = reranker.as_deref().map_or("none, the order is BM25's", Scorer::name),
+        "models are loaded"
+    );
+    Ok(reranker)
 }
 
 fn open_intake(

@@ -88,9 +88,13 @@ impl Runs {
         self.shared.state().failed.take()
     }
 
-    /// Waits for the runs under way, not for the queue; false where the time is up.
+    /// Waits for the runs under way, not for the queue; false where the time is up. A model that reranks is stopped: what
+    /// it has to do may take minutes.
     pub(super) fn end(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
+        if let Some(reranker) = &self.shared.pipeline.reranker {
+            reranker.cancel();
+        }
         let mut state = self.shared.state();
         state.ending = true;
         state.waiting.clear();
@@ -168,6 +172,9 @@ impl Shared {
                 );
                 self.publisher.wake();
             }
+            Err(RunError::Cancelled) => {
+                tracing::info!(event = %key.0, request = %key.1, revision, "a run was stopped, the next start runs it");
+            }
             Err(RunError::Unknown(event, request)) => {
                 self.metrics.run(RunOutcome::Failed);
                 tracing::warn!(%event, %request, "a request to run is no longer among the events, left out");
@@ -187,7 +194,8 @@ impl Shared {
             (Some(_), _) => RunOutcome::Final,
         });
         self.metrics.stage(Stage::Search, ran.searched);
-        self.metrics.stage(Stage::Facts, ran.took.saturating_sub(ran.searched));
+        self.metrics.stage(Stage::Rerank, ran.reranked);
+        self.metrics.stage(Stage::Facts, ran.took.saturating_sub(ran.searched + ran.reranked));
         self.metrics.stage(Stage::Total, ran.took);
     }
 }

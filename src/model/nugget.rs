@@ -163,6 +163,12 @@ pub struct RequestRecord {
     pub searchable: u64,
     /// Pairs of query and item that retrieval gave.
     pub candidates: u64,
+    /// The model that put them in order; nothing where that was BM25.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reranker: Option<String>,
+    /// Whether a model was to put them in order and failed, so that BM25 did.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub rerank_failed: bool,
     /// Distinct items among them that went to the extractor.
     pub documents: u64,
     /// Distinct concepts of these.
@@ -181,6 +187,11 @@ pub struct RequestRecord {
     pub optimal: bool,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl RequestRecord {
     /// The record of a request that has no items (yet).
     pub fn nothing((event, request): &(EventId, RequestId), revision: u32, method: Method) -> Self {
@@ -191,6 +202,8 @@ impl RequestRecord {
             items: 0,
             searchable: 0,
             candidates: 0,
+            reranker: None,
+            rerank_failed: false,
             documents: 0,
             concepts: 0,
             selected: 0,

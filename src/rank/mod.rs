@@ -1,54 +1,75 @@
-//! From a query's hits to candidates with a relevance in `0..=1`.
+//! From a query's hits to candidates with a relevance in `0..=1`: by a model where one is configured, else by BM25.
 //!
-//! Without a model the order is BM25's, and a candidate's relevance is its score brought to `0..=1` by the smallest
-//! and the largest score of its query (min-max).
-//!
-//! Over all queries of a request, items are ordered by reciprocal rank fusion (Cormack, Clarke & Büttcher 2009): scores
-//! of different queries are not comparable, ranks are. See `docs/QUALITY.md` for what it gains.
+//! A model is a MonoT5 (Nogueira et al. 2020) or a cross-encoder with one logit, in ONNX Runtime. It is owned by one
+//! thread; whoever has pairs to score sends them there and waits. Scores come in the order of the texts, and no pair's
+//! score depends on the pairs that it shares a batch with, nor on how often it was asked for.
 
-use crate::search::Hit;
+mod batches;
+mod candidate;
+mod config;
+pub mod filter;
+mod folder;
+mod graph;
+mod library;
+mod prompt;
+mod reranker;
 
-/// An item retrieved for one (request, query).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
-    /// The item's arrival number.
-    pub arrival: u32,
-    /// How well it answers the query, in `0..=1`.
-    pub relevance: f64,
+use std::path::{Path, PathBuf};
+
+pub use candidate::{Candidate, by_bm25, by_model, fusion_share};
+pub use config::{Device, RerankConfig};
+pub use reranker::Reranker;
+
+/// A text that may answer a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// The question.
+    pub query: &'a str,
+    /// The clean text.
+    pub text: &'a str,
 }
 
-/// Softens the top ranks. The authors' 60 was found on lists of a thousand; ours hold 250.
-const FUSION_SOFTNESS: f64 = 10.0;
+/// Scores pairs.
+pub trait Scorer: Send + Sync {
+    /// For each pair, in their order, the natural logarithm of the probability that the text answers the query.
+    fn score(&self, pairs: &[Pair<'_>]) -> Result<Vec<f64>, RerankError>;
 
-/// What the place of an item in one query's candidates, from 0, adds to its standing over all queries.
-pub fn fusion_share(place: usize) -> f64 {
-    1.0 / (FUSION_SOFTNESS + 1.0 + place as f64)
+    /// The model's name.
+    fn name(&self) -> &str;
+
+    /// Of the hits of a query, how many are scored.
+    fn top(&self) -> usize;
 }
 
-/// Candidates in BM25's order. Where all scores are equal every candidate is wholly relevant.
-pub fn by_bm25(hits: &[Hit]) -> Vec<Candidate> {
-    let smallest = hits.iter().map(|hit| hit.score).fold(f64::INFINITY, f64::min);
-    let largest = hits.iter().map(|hit| hit.score).fold(f64::NEG_INFINITY, f64::max);
-    let range = largest - smallest;
-    let relevance = |score: f64| if range > 0.0 { (score - smallest) / range } else { 1.0 };
-    hits.iter().map(|hit| Candidate { arrival: hit.arrival, relevance: relevance(hit.score) }).collect()
+/// Why there are no scores.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RerankError {
+    /// ONNX Runtime's library.
+    #[error("ONNX Runtime: {0}")]
+    Library(String),
+    /// A file of the model's folder, or the folder.
+    #[error("reranker {}: {reason}", path.display())]
+    Model {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// The model was run, twice, and gave no scores.
+    #[error("the reranker failed: {0}")]
+    Failed(String),
+    /// Told to stop before all were scored.
+    #[error("reranking was stopped")]
+    Cancelled,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relevance_runs_from_one_to_zero_within_a_query() {
-        let hits = [4.0, 3.0, -1.0].map(|score| Hit { arrival: 0, score });
-        let relevances: Vec<f64> = by_bm25(&hits).iter().map(|candidate| candidate.relevance).collect();
-        assert_eq!(relevances, [1.0, 0.8, 0.0]);
+impl RerankError {
+    /// Whether what is configured cannot be used, rather than what was asked of it.
+    pub fn is_of_configuration(&self) -> bool {
+        matches!(self, Self::Library(_) | Self::Model { .. })
     }
 
-    #[test]
-    fn equal_scores_are_wholly_relevant() {
-        let hits = [Hit { arrival: 3, score: 2.5 }];
-        assert_eq!(by_bm25(&hits), [Candidate { arrival: 3, relevance: 1.0 }]);
-        assert!(by_bm25(&[]).is_empty());
+    fn model(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Model { path: path.to_owned(), reason: reason.into() }
     }
 }

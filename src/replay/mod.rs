@@ -37,8 +37,10 @@ use crate::{
     ledger::{KnownRequest, Ledger, LedgerError},
     model::{Event, Nugget},
     publish::{RejectedFile, RunFiles},
+    rank::{RerankError, Reranker},
     request::{Pipeline, RunError},
     stream::{Outcome, Stream},
+    telemetry::Metrics,
 };
 
 /// How often the files are written while requests are being run.
@@ -86,6 +88,12 @@ pub enum ReplayError {
     /// Running a request.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The model that reranks.
+    #[error(transparent)]
+    Rerank(#[from] RerankError),
+    /// Metrics that cannot be made.
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
     /// The folder is not empty.
     #[error("{0} holds {1} already: choose another --out, or go on with it by --resume")]
     Used(PathBuf, String),
@@ -122,6 +130,7 @@ impl Inputs {
             &config.clean,
             (&config.schedule.lateness, &config.schedule.out_of_orderness, config.schedule.revise_late),
             &config.search,
+            (&config.rerank.model, &config.rerank.pieces, config.rerank.top, config.rerank.batch_tokens),
             &config.facts,
         );
         let digest = |bytes: Result<Vec<u8>, serde_json::Error>| bytes.map(|bytes| xxh3_64(&bytes));
@@ -153,10 +162,11 @@ impl Inputs {
 impl Replay {
     /// Replays the archive to its end.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ReplayError> {
+        let reranker = Reranker::configured(&self.config.rerank, &Arc::new(Metrics::new()?))?;
         let events: Vec<Arc<Event>> = read_events(&self.events)?.into_iter().map(Arc::new).collect();
         let files = open_archive(&self.archive, &event_files(&self.events))?;
         let topics: Vec<String> = files.iter().map(|file| file.identity.clone()).collect();
-        let mut run = Run::open(self, events, &topics)?;
+        let mut run = Run::open(self, events, &topics, reranker)?;
         progress.archive(files.iter().map(ArchiveFile::bytes).sum());
 
         let skip: Vec<u64> = topics.iter().map(|topic| run.intake.positions().next(topic, 0)).collect();
@@ -208,10 +218,16 @@ struct Run {
     rejected: RejectedFile,
     ledger: Arc<Mutex<Ledger>>,
     intake: Intake,
+    reranker: Option<Arc<Reranker>>,
 }
 
 impl Run {
-    fn open(replay: &Replay, events: Vec<Arc<Event>>, topics: &[String]) -> Result<Self, ReplayError> {
+    fn open(
+        replay: &Replay,
+        events: Vec<Arc<Event>>,
+        topics: &[String],
+        reranker: Option<Arc<Reranker>>,
+    ) -> Result<Self, ReplayError> {
         let config = replay.config.clone();
         let state = replay.out.join("state");
         if !replay.resume {
@@ -235,8 +251,16 @@ impl Run {
         let shards = Shards::new(&state, options, config.index.open_shards);
         let intake =
             Intake::new(&events, shards, &config.schedule, config.index.clone(), Arc::clone(&ledger), None)?;
-        let run =
-            Self { _lock: lock, config, events, files: RunFiles::new(&replay.out), rejected, ledger, intake };
+        let run = Self {
+            _lock: lock,
+            config,
+            events,
+            files: RunFiles::new(&replay.out),
+            rejected,
+            ledger,
+            intake,
+            reranker,
+        };
         run.refuse_vanished_shards()?;
         Ok(run)
     }
@@ -271,6 +295,7 @@ impl Run {
                 self.events.iter().map(|event| (event.id.clone(), Arc::clone(event))).collect(),
             )),
             search: self.config.search.clone(),
+            reranker: self.reranker.clone(),
             facts: self.config.facts.clone(),
             ledger: Arc::clone(&self.ledger),
             announcer: None,

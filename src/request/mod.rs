@@ -15,8 +15,8 @@ use crate::{
     facts::{self, Document, FactsConfig, Gazetteer, History, Novelty},
     index::{Analyzer, IndexError, Snapshot},
     model::{Event, Nugget, QueryId, Request, RequestRecord, Update},
-    rank,
-    search::{Search, SearchConfig},
+    rank::{self, Candidate, Pair, RerankError, Scorer},
+    search::{Hit, Search, SearchConfig},
 };
 
 /// A query that an item answers less well than this, by its best answer's measure, is not among the item's needs.
@@ -44,25 +44,41 @@ pub struct Outcome {
     pub nuggets: Vec<Nugget>,
     /// How long retrieval took, all queries together.
     pub searched: Duration,
+    /// How long the model took to score what was retrieved.
+    pub reranked: Duration,
 }
 
-/// Runs a request.
-pub fn run(
-    job: &Job<'_>,
-    analyzer: &mut Analyzer,
-    search: &SearchConfig,
-    config: &FactsConfig,
-) -> Result<Outcome, IndexError> {
-    let began = Instant::now();
+/// How a request is run.
+pub struct How<'a> {
+    /// How items are retrieved.
+    pub search: &'a SearchConfig,
+    /// The model that puts what is retrieved in order; nothing where BM25 does.
+    pub scorer: Option<&'a dyn Scorer>,
+    /// How nuggets are made.
+    pub facts: &'a FactsConfig,
+}
+
+/// Runs a request. Where the model fails the request goes on by BM25, and its record says so.
+pub fn run(job: &Job<'_>, analyzer: &mut Analyzer, how: &How<'_>) -> Result<Outcome, RunError> {
+    let config = how.facts;
     let key = (job.event.id.clone(), job.request.id.clone());
     let mut record = RequestRecord {
         items: job.snapshot.items().into(),
         searchable: job.snapshot.documents().into(),
         ..RequestRecord::nothing(&key, job.revision, config.method)
     };
-    let retrieved = retrieve(job, analyzer, search, config, &mut record)?;
+    let began = Instant::now();
+    let hits = search(job, analyzer, how.search)?;
+    record.candidates = hits.iter().map(|hits| hits.len() as u64).sum();
     let searched = began.elapsed();
-    let documents = documents(job, retrieved)?;
+    let by_model = match how.scorer {
+        Some(scorer) => rerank(job, &hits, scorer, &mut record)?,
+        None => None,
+    };
+    let reranked = began.elapsed().saturating_sub(searched);
+    let standing = if by_model.is_some() { Standing::BestAnswer } else { Standing::Fused };
+    let candidates = by_model.unwrap_or_else(|| hits.iter().map(|hits| rank::by_bm25(hits)).collect());
+    let documents = documents(job, retrieved(job, candidates, config, standing))?;
     let (documents, updates) = new_documents(job, documents, &mut record);
     record.documents = documents.len() as u64;
 
@@ -111,44 +127,97 @@ pub fn run(
     }
     record.updates = nuggets.iter().filter(|nugget| nugget.updates.is_some()).count() as u64;
     record.nuggets = nuggets.len() as u64;
-    Ok(Outcome { record, nuggets, searched })
+    Ok(Outcome { record, nuggets, searched, reranked })
+}
+
+/// What each of the event's queries retrieves.
+fn search(
+    job: &Job<'_>,
+    analyzer: &mut Analyzer,
+    config: &SearchConfig,
+) -> Result<Vec<Vec<Hit>>, IndexError> {
+    let mut search = Search::new(job.snapshot, analyzer, config);
+    let queries = job.event.queries.iter();
+    queries.map(|query| search.rank(&query.search_text(), job.event.default_language())).collect()
+}
+
+/// Each query's hits in the model's order; nothing where it failed.
+fn rerank(
+    job: &Job<'_>,
+    hits: &[Vec<Hit>],
+    scorer: &dyn Scorer,
+    record: &mut RequestRecord,
+) -> Result<Option<Vec<Vec<Candidate>>>, RunError> {
+    let mut candidates = Vec::with_capacity(hits.len());
+    for (query, hits) in job.event.queries.iter().zip(hits) {
+        let hits = hits.get(..scorer.top()).unwrap_or(hits);
+        let mut texts = Vec::with_capacity(hits.len());
+        for hit in hits {
+            texts.push(job.snapshot.item(hit.arrival)?.clean);
+        }
+        let pairs: Vec<Pair<'_>> = texts.iter().map(|text| Pair { query: &query.text, text }).collect();
+        match scorer.score(&pairs) {
+            Ok(by_pair) => candidates.push(rank::by_model(hits, &by_pair)),
+            Err(RerankError::Cancelled) => return Err(RunError::Cancelled),
+            Err(error) => {
+                tracing::error!(
+                    event = %job.event.id, request = %job.request.id, query = %query.id, reranker = scorer.name(), %error,
+                    "the request goes on in the order of BM25"
+                );
+                record.rerank_failed = true;
+                return Ok(None);
+            }
+        }
+    }
+    record.reranker = Some(scorer.name().to_owned());
+    Ok(Some(candidates))
+}
+
+/// How the relevances of an item for several queries become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// The largest: they are probabilities.
+    BestAnswer,
+    /// By the places among the queries' candidates: they cannot be compared.
+    Fused,
 }
 
 #[derive(Default)]
 struct Retrieved {
-    /// What its places in the queries' candidates add up to.
     standing: f64,
     /// The queries whose best candidates it is among, with its relevance for them.
     queries: Vec<(QueryId, f64)>,
 }
 
-/// The items that go to the extractor, by arrival, each with its relevance over all queries in `0..=1`.
-fn retrieve(
+/// The items that go to the extractor, by arrival, each with its relevance over all queries in `0..=1`. `candidates`:
+/// those of each of the event's queries, best first.
+fn retrieved(
     job: &Job<'_>,
-    analyzer: &mut Analyzer,
-    config: &SearchConfig,
+    candidates: Vec<Vec<Candidate>>,
     facts: &FactsConfig,
-    record: &mut RequestRecord,
-) -> Result<BTreeMap<u32, Retrieved>, IndexError> {
+    standing: Standing,
+) -> BTreeMap<u32, Retrieved> {
     let mut retrieved: BTreeMap<u32, Retrieved> = BTreeMap::new();
-    let mut search = Search::new(job.snapshot, analyzer, config);
-    for query in &job.event.queries {
-        let hits = search.rank(&query.search_text(), job.event.default_language())?;
-        record.candidates += hits.len() as u64;
-        for (place, candidate) in rank::by_bm25(&hits).into_iter().enumerate() {
+    for (query, candidates) in job.event.queries.iter().zip(candidates) {
+        for (place, candidate) in candidates.into_iter().enumerate() {
             let entry = retrieved.entry(candidate.arrival).or_default();
-            entry.standing += rank::fusion_share(place);
+            match standing {
+                Standing::BestAnswer => entry.standing = entry.standing.max(candidate.relevance),
+                Standing::Fused => entry.standing += rank::fusion_share(place),
+            }
             if place < facts.candidates {
                 entry.queries.push((query.id.clone(), candidate.relevance));
             }
         }
     }
     retrieved.retain(|_, entry| !entry.queries.is_empty());
-    let largest = retrieved.values().map(|entry| entry.standing).fold(f64::MIN_POSITIVE, f64::max);
-    for entry in retrieved.values_mut() {
-        entry.standing = (entry.standing / largest).clamp(0.0, 1.0);
+    if standing == Standing::Fused {
+        let largest = retrieved.values().map(|entry| entry.standing).fold(f64::MIN_POSITIVE, f64::max);
+        for entry in retrieved.values_mut() {
+            entry.standing = (entry.standing / largest).clamp(0.0, 1.0);
+        }
     }
-    Ok(retrieved)
+    retrieved
 }
 
 /// Reads the retrieved items from the shard, most relevant first.

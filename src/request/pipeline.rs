@@ -6,13 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Job, Outcome, run};
+use super::{How, Job, Outcome, run};
 use crate::{
     facts::FactsConfig,
     index::{Analyzer, IndexError},
     intake::Due,
     ledger::{Announcer, Ledger, LedgerError},
     model::{Event, EventId, Nugget, Request, RequestRecord},
+    rank::{Reranker, Scorer},
     search::SearchConfig,
 };
 
@@ -31,6 +32,9 @@ pub enum RunError {
     /// The events no longer have what the ledger knows.
     #[error("request {1} of event {0} is in the ledger, but not among the events")]
     Unknown(EventId, crate::model::RequestId),
+    /// Told to stop; the ledger knows that it was asked for.
+    #[error("the run was stopped")]
+    Cancelled,
     /// The thread ended without a word.
     #[error("the thread that runs requests ended early")]
     Ended,
@@ -42,6 +46,8 @@ pub struct Pipeline {
     pub events: Arc<Events>,
     /// How items are retrieved.
     pub search: SearchConfig,
+    /// The model that puts what is retrieved in order; nothing where BM25 does.
+    pub reranker: Option<Arc<Reranker>>,
     /// How nuggets are made.
     pub facts: FactsConfig,
     /// Where results go.
@@ -58,6 +64,8 @@ pub struct Ran {
     pub took: Duration,
     /// How long retrieval took of it.
     pub searched: Duration,
+    /// How long reranking took of it.
+    pub reranked: Duration,
     /// Items in the shard when the request closed; nothing while it is open.
     pub closed_with: Option<u32>,
     /// False where another run of the request was asked for in the meantime, so that nothing of this one is kept.
@@ -68,13 +76,13 @@ impl Pipeline {
     /// Runs a request, keeps its result, and closes its shard where it was handed over.
     pub fn run(&self, due: Due, analyzer: &mut Analyzer) -> Result<Ran, RunError> {
         let began = Instant::now();
-        let Outcome { record, nuggets, searched } = self.result(&due, analyzer)?;
+        let Outcome { record, nuggets, searched, reranked } = self.result(&due, analyzer)?;
         let (stands, closed_with) = self.keep(&due, &record, &nuggets)?;
         let took = began.elapsed();
         if let Some(shard) = due.shard {
             shard.finish()?;
         }
-        Ok(Ran { record, took, searched, closed_with, stands })
+        Ok(Ran { record, took, searched, reranked, closed_with, stands })
     }
 
     fn result(&self, due: &Due, analyzer: &mut Analyzer) -> Result<Outcome, RunError> {
@@ -86,11 +94,13 @@ impl Pipeline {
         let request = event.requests.iter().find(|request| request.id == due.key.1).ok_or_else(unknown)?;
         let Some(snapshot) = &due.snapshot else {
             let record = RequestRecord::nothing(&due.key, due.revision, self.facts.method);
-            return Ok(Outcome { record, nuggets: Vec::new(), searched: Duration::ZERO });
+            let (searched, reranked) = (Duration::ZERO, Duration::ZERO);
+            return Ok(Outcome { record, nuggets: Vec::new(), searched, reranked });
         };
         let earlier = self.earlier(&event, request)?;
         let job = Job { event: &event, request, revision: due.revision, snapshot, earlier: &earlier };
-        Ok(run(&job, analyzer, &self.search, &self.facts)?)
+        let scorer = self.reranker.as_deref().map(|reranker| reranker as &dyn Scorer);
+        run(&job, analyzer, &How { search: &self.search, scorer, facts: &self.facts })
     }
 
     /// Gives whether the result stands, and with how many items the request has closed.

@@ -79,10 +79,28 @@ words! {
     Stage {
         /// Retrieval for all queries.
         Search "search",
+        /// Scoring what was retrieved by a model.
+        Rerank "rerank",
         /// From retrieved items to nuggets.
         Facts "facts",
         /// The whole run.
         Total "total",
+    }
+
+    /// Where the score of a pair came from.
+    Scored {
+        /// From the model.
+        Computed "computed",
+        /// From what was scored before.
+        Remembered "remembered",
+    }
+
+    /// What a batch of the reranker holds.
+    Token {
+        /// Of queries and texts.
+        Text "text",
+        /// What shorter ones were filled up with.
+        Padding "padding",
     }
 
     /// Why a record could not be published.

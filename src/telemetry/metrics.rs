@@ -16,7 +16,8 @@ use prometheus::{
 
 use super::{
     labels::{
-        CommitOutcome, Copy, Heart, MessageOutcome, Pause, PublishFailure, Rebalance, RunOutcome, Stage,
+        CommitOutcome, Copy, Heart, MessageOutcome, Pause, PublishFailure, Rebalance, RunOutcome, Scored,
+        Stage, Token,
     },
     state::StateView,
     status::Status,
@@ -46,6 +47,10 @@ pub struct Metrics {
     nuggets: IntCounter,
     tombstones: IntCounter,
     events_refused: IntCounter,
+    rerank_pairs: IntCounterVec,
+    rerank_tokens: IntCounterVec,
+    rerank_batch: Histogram,
+    rerank_failures: IntCounter,
     publish_failures: IntCounterVec,
     /// Locked while a scrape refreshes and reads them.
     gauges: Mutex<Gauges>,
@@ -140,6 +145,25 @@ impl Metrics {
             )?,
             events_refused: make
                 .counter("nuggetd_events_refused_total", "Records of the event topic that cannot be used.")?,
+            rerank_pairs: make.counters(
+                "nuggetd_rerank_pairs_total",
+                "Pairs of query and text that were scored, by whether their score was computed or remembered.",
+                &["how"],
+            )?,
+            rerank_tokens: make.counters(
+                "nuggetd_rerank_tokens_total",
+                "Tokens that the reranker's batches held, and their padding.",
+                &["kind"],
+            )?,
+            rerank_batch: make.histogram(
+                "nuggetd_rerank_batch_duration_seconds",
+                "How long a batch of the reranker takes.",
+                &DURATIONS,
+            )?,
+            rerank_failures: make.counter(
+                "nuggetd_rerank_failures_total",
+                "Questions that the reranker could not answer, so that the request went on by BM25.",
+            )?,
             publish_failures: make.counters(
                 "nuggetd_publish_failures_total",
                 "Attempts to publish that failed.",
@@ -219,6 +243,24 @@ impl Metrics {
         self.events_refused.inc();
     }
 
+    /// A batch of the reranker came to its end.
+    pub fn rerank_batch(&self, pairs: u64, tokens: u64, padding: u64, took: Duration) {
+        self.rerank_pairs.with_label_values(&[Scored::Computed.as_str()]).inc_by(pairs);
+        self.rerank_tokens.with_label_values(&[Token::Text.as_str()]).inc_by(tokens);
+        self.rerank_tokens.with_label_values(&[Token::Padding.as_str()]).inc_by(padding);
+        self.rerank_batch.observe(took.as_secs_f64());
+    }
+
+    /// Pairs whose scores were remembered.
+    pub fn rerank_remembered(&self, pairs: u64) {
+        self.rerank_pairs.with_label_values(&[Scored::Remembered.as_str()]).inc_by(pairs);
+    }
+
+    /// The reranker gave no scores.
+    pub fn rerank_failed(&self) {
+        self.rerank_failures.inc();
+    }
+
     /// The event ended: its series disappears.
     pub fn forget_event(&self, event: &EventId) {
         // It fails where the event never had an item
@@ -251,6 +293,12 @@ impl Metrics {
         }
         for stage in Stage::ALL {
             self.run_duration.with_label_values(&[stage.as_str()]);
+        }
+        for how in Scored::ALL {
+            self.rerank_pairs.with_label_values(&[how.as_str()]);
+        }
+        for kind in Token::ALL {
+            self.rerank_tokens.with_label_values(&[kind.as_str()]);
         }
         for kind in PublishFailure::ALL {
             self.publish_failures.with_label_values(&[kind.as_str()]);

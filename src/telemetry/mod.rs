@@ -13,7 +13,7 @@ mod status;
 pub use http::{HttpError, HttpServer, serve};
 pub use labels::{
     Check, CommitOutcome, Copy, Heart, MessageOutcome, Pause, Phase, PublishFailure, Rebalance, RunOutcome,
-    Stage,
+    Scored, Stage, Token,
 };
 pub use logging::start;
 pub use metrics::Metrics;

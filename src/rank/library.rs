@@ -1,0 +1,108 @@
+//! ONNX Runtime's shared library: where it is, and whether it can be used, before anything is asked of it.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use ort::environment::Environment;
+
+use super::{RerankConfig, RerankError};
+
+/// How long loading it may take: its initialisers can wait for what never comes.
+const DEADLINE: Duration = Duration::from_secs(9);
+const VARIABLE: &str = "ORT_DYLIB_PATH";
+
+/// Loads the library once for the process. Whoever comes later, with whatever path, uses that one.
+pub(super) fn environment(config: &RerankConfig) -> Result<Arc<Environment>, RerankError> {
+    static LOADED: Mutex<Option<Arc<Environment>>> = Mutex::new(None);
+    let path = find(&config.library)?;
+    refuse_other_files(&path)?;
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(environment) = loaded.as_ref() {
+        return Ok(Arc::clone(environment));
+    }
+    let environment = Arc::new(load(&path)?);
+    *loaded = Some(Arc::clone(&environment));
+    Ok(environment)
+}
+
+/// The configured one, else that of the environment variable, else the one beside the program.
+fn find(configured: &Path) -> Result<PathBuf, RerankError> {
+    if !configured.as_os_str().is_empty() {
+        return Ok(configured.to_owned());
+    }
+    if let Some(named) = env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
+        return Ok(PathBuf::from(named));
+    }
+    let program = env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+    let entries = program.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let mut beside: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| is_named_so(path)).collect();
+    beside.sort();
+    beside.pop().ok_or_else(|| {
+        RerankError::Library(format!(
+            "no library is configured: `scripts/onnxruntime` gets it and prints its path for rerank.library or {VARIABLE}"
+        ))
+    })
+}
+
+fn is_named_so(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let ending = if cfg!(target_os = "macos") { ".dylib" } else { ".so" };
+    name.starts_with("libonnxruntime.") && name.contains(ending)
+}
+
+/// What is no shared library is told apart before the system's loader sees it.
+fn refuse_other_files(path: &Path) -> Result<(), RerankError> {
+    let fail = |reason: String| Err(RerankError::Library(format!("{}: {reason}", path.display())));
+    let mut begin = Vec::new();
+    match File::open(path).and_then(|file| file.take(4).read_to_end(&mut begin)) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return fail("there is no such library; `scripts/onnxruntime` gets it".to_owned());
+        }
+        Err(error) => return fail(format!("cannot be read: {error}")),
+    }
+    let is_library = match begin.as_slice() {
+        [0x7f, b'E', b'L', b'F'] => cfg!(not(target_os = "macos")),
+        [0xcf, 0xfa, 0xed, 0xfe] | [0xca, 0xfe, 0xba, 0xbe] => cfg!(target_os = "macos"),
+        _ => false,
+    };
+    if is_library { Ok(()) } else { fail("is no shared library".to_owned()) }
+}
+
+fn load(path: &Path) -> Result<Environment, RerankError> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let owned = path.to_owned();
+    let loading = move || {
+        let loaded = ort::init_from(&owned).map_err(|error| error.to_string());
+        let made = loaded.and_then(|builder| {
+            builder.with_name("nuggetd").with_telemetry(false).build().map_err(|error| error.to_string())
+        });
+        // Nobody waits any more where it took too long
+        sender.send(made).unwrap_or_default();
+    };
+    let fail = |reason: String| RerankError::Library(format!("{}: {reason}", path.display()));
+    thread::Builder::new()
+        .name("onnxruntime".to_owned())
+        .spawn(loading)
+        .map_err(|error| fail(format!("no thread to load it: {error}")))?;
+    match receiver.recv_timeout(DEADLINE) {
+        Ok(Ok(environment)) => Ok(environment),
+        Ok(Err(reason)) => {
+            Err(fail(format!("cannot be used (1.{} or newer is needed): {reason}", ort::MINOR_VERSION)))
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            Err(fail(format!("was not loaded within {} s", DEADLINE.as_secs())))
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(fail("loading it failed, see the message above".to_owned()))
+        }
+    }
+}
