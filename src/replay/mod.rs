@@ -426,7 +426,7 @@ mod tests {
             read_events(&killed.events).unwrap().into_iter().map(Arc::new).collect();
         let files = open_archive(&killed.archive, &killed.events).unwrap();
         let topics = [files[0].identity.clone()];
-        let mut run = Run::open(&killed, events, &topics).unwrap();
+        let mut run = Run::open(&killed, events, &topics, None).unwrap();
         let stream = Stream::new(files, &[0], run.decoding(&killed.config).unwrap(), 1);
         for streamed in stream.take(14) {
             let place = Place { topic: &topics[0], partition: 0, offset: streamed.number };

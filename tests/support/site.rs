@@ -69,6 +69,10 @@ impl Site {
         Self { folder, events, schedule }
     }
 
+    pub(crate) fn event(&self) -> &Event {
+        &self.events[0]
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path("data")
     }
