@@ -31,7 +31,7 @@ enum Action {
 struct CheckFlags {
     #[command(flatten)]
     config: ConfigFlags,
-    /// Also ask the brokers for the topics, read the event files and look at data_dir
+    /// Also ask the brokers for the topics, read the event files, look at data_dir and load the model
     #[arg(long)]
     connect: bool,
     /// How long to wait for each of the brokers' answers; default: 10s

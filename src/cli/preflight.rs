@@ -5,15 +5,18 @@
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use super::{Exit, Outcome, count, say, to_kafka::of_cluster};
+use super::{Exit, Failure, Outcome, count, rerank, say, to_kafka::of_cluster};
 use crate::{
     config::{Config, TopicsConfig},
     feed::read_events,
     kafka::{Cluster, ClusterError},
     model::Bytes,
+    rank::{Reranker, Scorer},
+    telemetry::Metrics,
 };
 
 /// Looks at the brokers, the event files and the data folder; every question to the brokers is given up after `patience`.
@@ -21,6 +24,7 @@ pub(super) fn run(config: &Config, patience: Duration, out: &mut impl Write) -> 
     let mut preflight = Preflight { config, out, problems: Vec::new() };
     preflight.events()?;
     preflight.data_dir()?;
+    preflight.model()?;
     match Cluster::connect(&config.kafka, "nuggetd-check", patience) {
         Ok(cluster) => preflight.cluster(&cluster)?,
         Err(error) => preflight.problem(of_cluster(&error), &error.to_string()),
@@ -68,6 +72,19 @@ impl<W: Write> Preflight<'_, W> {
                 for problem in error.problems {
                     self.problem(Exit::InputFaults, &format!("event files: {problem}"));
                 }
+                Ok(())
+            }
+        }
+    }
+
+    fn model(&mut self) -> io::Result<()> {
+        let metrics = Metrics::new().map_err(io::Error::other)?;
+        match Reranker::configured(&self.config.rerank, &Arc::new(metrics)) {
+            Ok(Some(reranker)) => writeln!(self.out, "reranker: {}", reranker.name()),
+            Ok(None) => Ok(()),
+            Err(error) => {
+                let Failure { exit, error } = rerank::failure(error);
+                self.problem(exit, &error.to_string());
                 Ok(())
             }
         }
