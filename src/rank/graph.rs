@@ -136,10 +136,18 @@ fn build(path: &Path, environment: &Environment, config: &RerankConfig) -> ort::
         .with_intra_op_spinning(false)?
         // Shapes vary, and what is kept for each would only grow
         .with_memory_pattern(false)?
-        // Products of 8-bit weights do not fit their sums on processors without VNNI
-        .with_precise_qmm()?
+        .with_config_entry("session.x64quantprecision", if adds_exactly() { "0" } else { "1" })?
         .with_execution_providers(providers)?
         .commit_from_file(path)
+}
+
+/// Whether the processor adds products of 8-bit integers in 32 bits (VNNI). One that does not adds two of them in 16 bits,
+/// where they may not fit; ONNX Runtime then has another way, which takes twice the time and would do so everywhere.
+fn adds_exactly() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512vnni") || is_x86_feature_detected!("avxvnni");
+    #[cfg(not(target_arch = "x86_64"))]
+    return true;
 }
 
 fn fused(session: &mut Session, rows: &Rows) -> ort::Result<Vec<f64>> {

@@ -4,6 +4,7 @@
 
 pub(crate) mod kafka;
 pub(crate) mod live;
+pub(crate) mod models;
 pub(crate) mod site;
 pub(crate) mod storm;
 
