@@ -8,6 +8,7 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -187,6 +188,22 @@ fn two_daemons_do_not_share_a_folder() {
     assert!(error.contains(&*config.data_dir.to_string_lossy()), "{error}");
     assert!(first.is_ready());
     assert_eq!(first.stop(), Ended::Code(0));
+}
+
+#[test]
+fn a_port_in_use_passes_and_is_not_what_two_daemons_in_a_folder_are_told() {
+    let folder = Folder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("http.listen={}", taken.local_addr().unwrap());
+    let config = configured(&Client::new("127.0.0.1:1"), &folder, "items").set(&[&listen]);
+    let (ended, error) = error_of(&mut Daemon::start(&config));
+    assert_eq!(ended, Ended::Code(75), "{error}");
+    assert!(error.contains("Address already in use") && error.contains("http.listen"), "{error}");
+    let lock = fs::File::create(config.data_dir.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let (ended, error) = error_of(&mut Daemon::start(&config));
+    assert_eq!(ended, Ended::Code(75), "{error}");
+    assert!(error.contains("another nuggetd works in"), "{error}");
 }
 
 /// A small disk, which processes see that are started through it.

@@ -30,6 +30,7 @@ impl RunCommand {
 
 fn failure(error: DaemonError) -> Failure {
     let exit = match &error {
+        DaemonError::Http(error) if error.is_in_use() => Exit::TryAgain,
         DaemonError::NoSource | DaemonError::Client(_) | DaemonError::Http(_) => Exit::BadConfiguration,
         DaemonError::Rerank(error) if error.is_of_configuration() => Exit::BadConfiguration,
         DaemonError::Events(_) | DaemonError::Book(_) => Exit::InputFaults,

@@ -57,6 +57,13 @@ pub enum HttpError {
     Thread(io::Error),
 }
 
+impl HttpError {
+    /// Somebody else listens there, perhaps not for long: the process that was here before, which is still ending.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
+    }
+}
+
 /// The running server; it stops when dropped.
 #[derive(Debug)]
 pub struct HttpServer {
