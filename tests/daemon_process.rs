@@ -23,7 +23,9 @@ use serde_json::Value;
 use support::{
     Folder,
     kafka::{Broker, Client, Daemon, DaemonConfig, Ended, wait_until},
-    live::{LIMIT, assert_holds, await_committed, await_ready, days, hold_ledger, item, record},
+    live::{
+        LIMIT, assert_holds, await_committed, await_logged, await_ready, days, hold_ledger, item, record,
+    },
 };
 
 const REQUESTS: [&str; 2] = ["A-r0", "A-r1"];
@@ -418,6 +420,66 @@ fn damaged_state_is_named_with_the_command_that_mends_it() {
     await_committed(&mut daemon, &broker, &topic);
     assert_eq!(daemon.stop(), Ended::Code(0));
     assert_holds(&config, "A", &REQUESTS, &items(0..600));
+}
+
+/// Overwrites what stands in a file of tantivy's and keeps its footer, with the right checksum where `is_ours`: as though
+/// a fault of ours had written it so. The file is its body, the footer as JSON, the footer's length, and a number that is always the same.
+fn spoil(path: &Path, is_ours: bool) {
+    let bytes = fs::read(path).unwrap();
+    let (rest, magic) = bytes.split_at(bytes.len() - 4);
+    let (rest, length) = rest.split_at(rest.len() - 4);
+    let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
+    let (body, footer) = rest.split_at(rest.len() - length);
+    let mut footer: Value = serde_json::from_slice(footer).unwrap();
+    // At the end of the body stands where its parts begin: whatever opens a shard reads it
+    let (parts, length) = body.split_at(body.len() - 4);
+    let places = parts.len() - u32::from_le_bytes(length.try_into().unwrap()) as usize;
+    let body = [&vec![0x5a; places], body.split_at(places).1].concat();
+    let crc = body.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))
+    });
+    footer["crc"] = if is_ours { !crc } else { crc }.into();
+    let footer = footer.to_string();
+    let length = u32::try_from(footer.len()).unwrap().to_le_bytes();
+    fs::write(path, [&body[..], footer.as_bytes(), &length, magic].concat()).unwrap();
+}
+
+#[test]
+fn a_run_that_panics_names_the_damaged_shard_or_stays_in_sight() {
+    let Some(broker) = Broker::shared() else { return };
+    let folder = Folder::new();
+    let topic = broker.new_topic("items", 1);
+    let config = configured(&broker, &folder, &topic);
+    broker.produce(&topic, items(0..500).iter().map(record));
+    let mut daemon = Daemon::start(&config);
+    await_committed(&mut daemon, &broker, &topic);
+    assert_eq!(daemon.stop(), Ended::Code(0));
+    let shard = config.data_dir.join("shards/A/A-r0");
+    let files = fs::read_dir(&shard).unwrap().map(|file| file.unwrap().path());
+    let postings: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|ending| ending == "idx")).collect();
+    let config = config.set(&["schedule.idle=1s"]);
+
+    postings.iter().for_each(|file| spoil(file, true));
+    let mut daemon = Daemon::start(&config);
+    await_logged(&mut daemon, "a run failed by a fault of nuggetd");
+    wait_until(LIMIT, "the failed run is told of", || {
+        let (status, body) = daemon.get("/ready");
+        status == 503 && body.contains("to be run again at the next start: A/A-r0")
+    });
+    let open = daemon.state()["openRequests"].clone();
+    assert_eq!((&open[0]["requestID"], &open[0]["items"]), (&"A-r0".into(), &500.into()), "{open}");
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait_for_any_end(LIMIT), Ended::Code(0), "{}", daemon.log());
+    assert_eq!(daemon.log().lines().count(), daemon.log_lines().len(), "a line is no JSON: {}", daemon.log());
+    assert!(daemon.has_logged("a thread panicked"), "{}", daemon.log());
+
+    postings.iter().for_each(|file| spoil(file, false));
+    let mut daemon = Daemon::start(&config);
+    assert_eq!(daemon.wait_for_any_end(LIMIT), Ended::Code(70), "{}", daemon.log());
+    let log = daemon.log();
+    let error = log.lines().last().unwrap();
+    assert!(error.contains("checksum") && error.contains("rebuild --event A --request A-r0"), "{error}");
 }
 
 /// Whether every line of the metrics is Prometheus' text format; gives the samples' names.

@@ -245,7 +245,7 @@ impl Follower {
     pub(super) fn stop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so on stderr
+            // A thread that panicked has said so in the log
             thread.join().unwrap_or_default();
         }
     }

@@ -43,7 +43,7 @@ impl Merging {
 
     fn join(&self) -> Result<(), IndexError> {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A thread that panicked has said so on stderr; its shard is as it was committed
+        // A thread that panicked has said so in the log; its shard is as it was committed
         thread.map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
     }
 }

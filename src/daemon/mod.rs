@@ -53,7 +53,7 @@ use crate::{
         kafka::{Budget, FeedError, Hold, KafkaFeed, Notice, Wiring},
         read_events,
     },
-    index::{IndexError, ShardOptions, Shards},
+    index::{IndexError, ShardOptions, Shards, shard_folder, shards_in},
     intake::{Intake, IntakeError},
     kafka::{ClientError, Cluster, ClusterError},
     ledger::{Announcer, Ledger, LedgerError},
@@ -283,6 +283,7 @@ impl Daemon {
         };
         let runs = Arc::new(Runs::start(
             config.schedule.workers,
+            &config.data_dir,
             pipeline,
             publisher.handle(),
             Arc::clone(&status),
@@ -350,11 +351,7 @@ impl Daemon {
         leave(self.feed, self.publisher);
         match has_taken.map(JoinHandle::join) {
             Some(Ok(Err(error))) => return Err(error),
-            Some(Err(_)) => {
-                return Err(DaemonError::Stopped(
-                    "the intake thread failed; see the message above".to_owned(),
-                ));
-            }
+            Some(Err(_)) => return Err(intake_panicked(&self.config.data_dir)),
             Some(Ok(Ok(()))) | None => {}
         }
         polled?;
@@ -401,17 +398,23 @@ impl Daemon {
         }
         match self.intake.join() {
             Ok(ended) => ended?,
-            Err(_) => {
-                return Err(DaemonError::Stopped(
-                    "the intake thread failed; see the message above".to_owned(),
-                ));
-            }
+            Err(_) => return Err(intake_panicked(&self.config.data_dir)),
         }
         self.status.set_phase(Phase::Stopped);
         self.http.stop();
         tracing::info!(ran, published, closed, "ended");
         Ok(())
     }
+}
+
+/// Why the intake thread may have panicked: over a damaged shard, where there is one.
+fn intake_panicked(data_dir: &Path) -> DaemonError {
+    let keys = shards_in(data_dir).unwrap_or_default();
+    let damage = keys.iter().find_map(|key| runs::damage(&shard_folder(data_dir, key)));
+    damage.map_or_else(
+        || DaemonError::Stopped("the intake thread failed; see the message above".to_owned()),
+        DaemonError::Index,
+    )
 }
 
 /// Leaves the group, so that nobody waits for this member's session to end. The process ends anyway, so a broker that
@@ -463,6 +466,8 @@ fn begin(status: &Status) {
     status.set_check(Check::Publisher, true, "nothing to publish yet");
     status.set_check(Check::Index, true, "no commit yet");
     status.set_check(Check::Intake, true, "items are taken");
+    status.set_check(Check::Runs, true, "none has failed");
+    status.set_check(Check::DeadLetters, true, "none waits long");
     status.set_phase(Phase::Running);
 }
 

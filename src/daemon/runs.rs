@@ -1,16 +1,20 @@
 //! Runs of requests on worker threads: several events at once, the requests of one event in the order in which they
 //! came due, because each sees what the ones before it have said.
+//!
+//! A run that panics has met a damaged shard, which stops the daemon as other damage does, or a fault of nuggetd: then
+//! the request is remembered as failed, so that it can be seen, and runs again at the next start.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use crate::{
-    index::{Analysis, Analyzer},
+    index::{Analysis, Analyzer, IndexError, ShardKey, shard_folder, verify_shard},
     intake::Due,
     model::EventId,
     publish::kafka::PublisherHandle,
@@ -25,6 +29,7 @@ pub(super) struct Runs {
 }
 
 struct Shared {
+    data_dir: PathBuf,
     pipeline: Pipeline,
     publisher: PublisherHandle,
     status: Arc<Status>,
@@ -40,17 +45,21 @@ struct State {
     running: BTreeSet<EventId>,
     ending: bool,
     failed: Option<RunError>,
+    /// Requests whose last run failed by a fault of nuggetd, with the items that it was to see.
+    faulty: BTreeMap<ShardKey, u32>,
 }
 
 impl Runs {
     pub(super) fn start(
         workers: usize,
+        data_dir: &Path,
         pipeline: Pipeline,
         publisher: PublisherHandle,
         status: Arc<Status>,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
+            data_dir: data_dir.into(),
             pipeline,
             publisher,
             status,
@@ -80,12 +89,18 @@ impl Runs {
     pub(super) fn cancel(&self, events: &[EventId]) {
         let mut state = self.shared.state();
         state.waiting.retain(|due| !events.contains(&due.key.0));
+        state.faulty.retain(|key, _| !events.contains(&key.0));
         self.shared.tell(&state);
     }
 
     /// Why a run failed for good.
     pub(super) fn failure(&self) -> Option<RunError> {
         self.shared.state().failed.take()
+    }
+
+    /// The requests whose last run failed by a fault of nuggetd, each with the items that it was to see.
+    pub(super) fn faulty(&self) -> BTreeMap<ShardKey, u32> {
+        self.shared.state().faulty.clone()
     }
 
     /// Waits for the runs under way, not for the queue; false where the time is up. A model that reranks is stopped: what
@@ -109,7 +124,7 @@ impl Runs {
         }
         drop(state);
         for worker in self.workers.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A worker that panicked has said so on stderr
+            // A worker that panicked has said so in the log
             worker.join().unwrap_or_default();
         }
         true
@@ -154,14 +169,15 @@ impl Shared {
     }
 
     fn run(&self, due: Due, analyzer: &mut Analyzer) {
-        let (key, revision) = (due.key.clone(), due.revision);
+        let (key, revision, cutoff) = (due.key.clone(), due.revision, due.cutoff);
         let ran = catch_unwind(AssertUnwindSafe(|| self.pipeline.run(due, analyzer)));
         let Ok(ran) = ran else {
             *analyzer = Analyzer::new(Analysis::Stemmed);
             self.metrics.run(RunOutcome::Failed);
-            tracing::error!(event = %key.0, request = %key.1, revision, "a run failed by a fault of nuggetd, it is run again at the next start");
+            self.panicked(key, revision, cutoff);
             return;
         };
+        self.state().faulty.remove(&key);
         match ran {
             Ok(ran) => {
                 self.count(&ran);
@@ -187,6 +203,20 @@ impl Shared {
         }
     }
 
+    fn panicked(&self, key: ShardKey, revision: u32, cutoff: u32) {
+        let (event, request) = key.clone();
+        match damage(&shard_folder(&self.data_dir, &key)) {
+            Some(error) => {
+                tracing::error!(%event, %request, revision, %error, "a request cannot be run");
+                self.state().failed.get_or_insert(error.into());
+            }
+            None => {
+                tracing::error!(%event, %request, revision, "a run failed by a fault of nuggetd, it is run again at the next start");
+                self.state().faulty.insert(key, cutoff);
+            }
+        }
+    }
+
     fn count(&self, ran: &Ran) {
         self.metrics.run(match (ran.closed_with, ran.record.items) {
             (None, _) => RunOutcome::Interim,
@@ -197,6 +227,17 @@ impl Shared {
         self.metrics.stage(Stage::Rerank, ran.reranked);
         self.metrics.stage(Stage::Facts, ran.took.saturating_sub(ran.searched + ran.reranked));
         self.metrics.stage(Stage::Total, ran.took);
+    }
+}
+
+/// What is wrong with a shard whose items could not be read; nothing where it is whole.
+pub(super) fn damage(path: &Path) -> Option<IndexError> {
+    match catch_unwind(|| verify_shard(path)) {
+        Ok(read) => read.err(),
+        Err(_) => {
+            let reason = "its files cannot be read, though their checksums are right".to_owned();
+            Some(IndexError::Foreign { path: path.into(), reason })
+        }
     }
 }
 

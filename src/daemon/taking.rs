@@ -491,7 +491,29 @@ impl Taking {
                 offset: i64::try_from(offset).unwrap_or(i64::MAX),
             }),
         });
-        self.status.set_open_requests(open.collect());
+        let faulty = self.runs.faulty();
+        let failed = faulty.iter().map(|((event, request), &items)| OpenRequest {
+            event: event.clone(),
+            request: request.clone(),
+            items: items.into(),
+            first_position: None,
+        });
+        let mut open: Vec<OpenRequest> = open.collect();
+        open.retain(|open| !faulty.contains_key(&(open.event.clone(), open.request.clone())));
+        open.extend(failed);
+        self.status.set_open_requests(open);
+        let names: Vec<String> = faulty.keys().map(|(event, request)| format!("{event}/{request}")).collect();
+        self.status.set_check(
+            Check::Runs,
+            names.is_empty(),
+            match names.as_slice() {
+                [] => "none has failed".to_owned(),
+                names => format!(
+                    "failed by a fault of nuggetd, to be run again at the next start: {}",
+                    names.join(", ")
+                ),
+            },
+        );
         let taking = !self.state.flooded && !self.state.disk_full;
         self.status.set_check(Check::Intake, taking, if taking { "items are taken" } else { "see paused" });
         Ok(())

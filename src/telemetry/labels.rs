@@ -173,6 +173,10 @@ words! {
         Index "index",
         /// What is to be published does not wait too long.
         Publisher "publisher",
+        /// No run of a request has failed by a fault of nuggetd.
+        Runs "runs",
+        /// The broker has confirmed the dead letters, or they do not wait long for it.
+        DeadLetters "dead_letters",
     }
 }
 

@@ -1,6 +1,11 @@
 //! Logging, to stderr: data alone goes to stdout.
 
-use std::io::{self, IsTerminal};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    io::{self, IsTerminal},
+    panic::{self, PanicHookInfo},
+    thread,
+};
 
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -24,7 +29,23 @@ pub fn start(config: &LogConfig) {
         registry.with(lines.json().flatten_event(true)).try_init()
     };
     if started.is_ok() {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if tracing::enabled!(tracing::Level::ERROR) { log_panic(panic) } else { usual(panic) }
+        }));
         let format = if pretty { "pretty" } else { "json" };
         tracing::info!(format, level = config.level, "logging has started");
     }
+}
+
+/// A panic is an event as others are: those who read JSON lines read nothing else.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let location = panic.location().map(ToString::to_string);
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    let reason = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let current = thread::current();
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(thread = current.name(), location, reason, backtrace, "a thread panicked");
 }
