@@ -14,7 +14,7 @@ use std::{
 use serde_json::{Value, json};
 use support::{
     Folder, Ran,
-    kafka::{Broker, Client, Daemon, DaemonConfig, Ended, wait_until},
+    kafka::{Broker, Client, Daemon, DaemonConfig, Ended, Record, wait_until},
     live::{
         LIMIT, assert_holds, await_committed, await_finished, await_logged, await_ready, days, item,
         published, record, replayed,
@@ -122,8 +122,10 @@ fn told_to_end_while_the_broker_is_away_it_ends_in_time_and_goes_on_later() {
     });
     let asked = Instant::now();
     daemon.signal("TERM");
-    let ended = daemon.wait(LIMIT);
-    assert!(matches!(ended, Ended::Code(0 | 75)), "{ended:?} {}", daemon.log());
+    let (ended, error) = error_of(&mut daemon);
+    assert_eq!(ended, Ended::Code(75), "{error}");
+    assert!(error.contains("of results could be published"), "{error}");
+    assert!(daemon.has_logged("results wait to be published"), "{}", daemon.log());
     assert!(asked.elapsed() < Duration::from_secs(9), "{:?}", asked.elapsed());
     broker.start();
     let mut daemon = Daemon::start(&config);
@@ -195,6 +197,47 @@ fn a_topic_that_is_deleted_while_it_is_read_stops_the_daemon() {
     assert_eq!(ended, Ended::Code(75), "{error}");
     assert!(error.contains(&topic) && error.contains("nuggetd index reset-positions"), "{error}");
     assert_holds(&config, "A", &REQUESTS, &items(0..30));
+}
+
+/// Whether a check of `/ready` fails with a detail that has this in it.
+fn check_fails(daemon: &mut Daemon, name: &str, detail: &str) -> bool {
+    let state = daemon.state();
+    let checks = state["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["name"] == name).unwrap();
+    check["ok"] == false && check["detail"].as_str().unwrap().contains(detail)
+}
+
+#[test]
+fn a_topic_for_results_that_is_deleted_is_named() {
+    let Some(broker) = Broker::shared() else { return };
+    let folder = Folder::new();
+    let topic = broker.new_topic("items", 1);
+    let config = configured(&broker, &folder, &topic).set(&["schedule.idle=1s"]);
+    let mut daemon = Daemon::start(&config);
+    await_ready(&mut daemon);
+    broker.delete_topic(&config.nuggets);
+    broker.produce(&topic, items(0..30).iter().map(record));
+    let names = format!("topic {} does not exist any more", config.nuggets);
+    wait_until(LIMIT, "it is named", || check_fails(&mut daemon, "publisher", &names));
+}
+
+#[test]
+fn dead_letters_that_wait_are_told_of_and_taken_when_their_topic_is_there_again() {
+    let Some(broker) = Broker::shared() else { return };
+    let folder = Folder::new();
+    let topic = broker.new_topic("items", 1);
+    let config = configured(&broker, &folder, &topic);
+    let mut daemon = Daemon::start(&config);
+    await_ready(&mut daemon);
+    broker.delete_topic(&config.dead_letters);
+    broker.produce(&topic, [Record::new("A", "no record")]);
+    let wait = format!("for topic {}", config.dead_letters);
+    wait_until(LIMIT, "they are told of", || check_fails(&mut daemon, "dead_letters", &wait));
+    assert!(daemon.has_logged("dead letters wait for their topic") && !daemon.is_ready());
+    broker.create_topic(&config.dead_letters, 1, &[]);
+    await_committed(&mut daemon, &broker, &topic);
+    assert!(daemon.has_logged("the dead letters are taken") && daemon.is_ready());
+    assert_eq!(broker.read_all(&config.dead_letters).len(), 1);
 }
 
 #[test]

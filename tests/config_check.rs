@@ -94,6 +94,22 @@ fn several_problems_are_all_reported() {
 }
 
 #[test]
+fn the_daemon_does_not_start_on_a_topic_that_forgets() {
+    let Some(broker) = Broker::shared() else { return };
+    let folder = Folder::new();
+    let items = broker.new_topic("items", 1);
+    let config = DaemonConfig::new(broker.address(), &folder.path("data"))
+        .source(&items, "crisisfacts")
+        .event_file(&event_file(&folder));
+    broker.create_topic(&config.nuggets, 1, &[("cleanup.policy", "compact,delete")]);
+    let ran = Ran::of(config.command().output().unwrap());
+    assert_eq!(ran.code, 64, "{}", ran.stderr);
+    let expected =
+        format!("topic {} has cleanup.policy compact,delete: what the daemon must", config.nuggets);
+    assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
+}
+
+#[test]
 fn a_broker_that_does_not_tell_whether_a_topic_is_compacted_is_no_problem() {
     let broker = Broker::mock();
     let folder = Folder::new();

@@ -37,7 +37,7 @@ fn no_item_is_lost_and_nothing_said_twice_whenever_the_daemon_is_killed() {
             "index.commit_interval=1s",
             "index.commit_items=2000",
         ]);
-    client.create_topic(&config.nuggets, 1, &[]);
+    client.create_topic(&config.nuggets, 1, &[("cleanup.policy", "compact")]);
 
     // The stream lasts about as long as the killing
     let sending = archive.send(&client, &items, Duration::from_millis(2_500 * size.kills as u64));

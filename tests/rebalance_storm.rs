@@ -55,7 +55,7 @@ fn storm(strategy: &str, seed: u64) {
             "index.commit_interval=1s",
             "index.open_shards=64",
         ]);
-    client.create_topic(&config.nuggets, 1, &[]);
+    client.create_topic(&config.nuggets, 1, &[("cleanup.policy", "compact")]);
     let configs: Vec<DaemonConfig> =
         (0..INSTANCES).map(|number| config.instance(&folder.path(&format!("instance-{number}")))).collect();
 

@@ -13,7 +13,7 @@ use super::{Exit, Failure, Outcome, count, rerank, say, to_kafka::of_cluster};
 use crate::{
     config::{Config, TopicsConfig},
     feed::read_events,
-    kafka::{Cluster, ClusterError},
+    kafka::{Cluster, ClusterError, forgets},
     model::Bytes,
     rank::{Reranker, Scorer},
     telemetry::Metrics,
@@ -194,18 +194,12 @@ impl<W: Write> Preflight<'_, W> {
             return writeln!(self.out, "{called}: {partitions}");
         }
         match cluster.cleanup_policy(topic) {
-            Ok(policy) if policy.split(',').any(|part| part.trim() == "compact") => {
+            Ok(policy) => {
                 writeln!(self.out, "{called}: {partitions}, cleanup.policy {policy}")?;
-                if policy.contains("delete") {
-                    let problem = format!(
-                        "{called} has cleanup.policy {policy}: what the daemon must remember is deleted by age; set it to compact"
-                    );
+                if let Some(fault) = forgets(&policy) {
+                    let problem = format!("{called} has cleanup.policy {policy}: {fault}");
                     self.problem(Exit::BadConfiguration, &problem);
                 }
-            }
-            Ok(policy) => {
-                let problem = format!("{called} has cleanup.policy {policy}: set it to compact");
-                self.problem(Exit::BadConfiguration, &problem);
             }
             Err(error @ ClusterError::Refused { .. }) => {
                 writeln!(self.out, "{called}: {partitions}, whether it is compacted is not told ({error})")?;

@@ -31,8 +31,11 @@ impl RunCommand {
 fn failure(error: DaemonError) -> Failure {
     let exit = match &error {
         DaemonError::Http(error) if error.is_in_use() => Exit::TryAgain,
-        DaemonError::NoSource | DaemonError::Client(_) | DaemonError::Http(_) => Exit::BadConfiguration,
         DaemonError::Rerank(error) if error.is_of_configuration() => Exit::BadConfiguration,
+        DaemonError::NoSource
+        | DaemonError::Client(_)
+        | DaemonError::Http(_)
+        | DaemonError::Forgetful { .. } => Exit::BadConfiguration,
         DaemonError::Events(_) | DaemonError::Book(_) => Exit::InputFaults,
         DaemonError::Cluster(ClusterError::Client(_)) | DaemonError::Feed(FeedError::Client(_)) => {
             Exit::BadConfiguration
@@ -45,6 +48,7 @@ fn failure(error: DaemonError) -> Failure {
         | DaemonError::Publish(_)
         | DaemonError::Stopped(_)
         | DaemonError::DiskFull { .. }
+        | DaemonError::Unsent { .. }
         | DaemonError::Grace(_)
         | DaemonError::Intake(IntakeError::Rejected(_)) => Exit::TryAgain,
         other if of_ledger(other).is_some_and(LedgerError::is_in_use) => Exit::TryAgain,

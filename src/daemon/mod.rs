@@ -55,7 +55,7 @@ use crate::{
     },
     index::{IndexError, ShardOptions, Shards, shard_folder, shards_in},
     intake::{Intake, IntakeError},
-    kafka::{ClientError, Cluster, ClusterError},
+    kafka::{ClientError, Cluster, ClusterError, forgets},
     ledger::{Announcer, Ledger, LedgerError},
     model::{Event, EventId},
     publish::kafka::{KafkaDeadLetters, Owned, PublishError, Publisher},
@@ -96,6 +96,16 @@ pub enum DaemonError {
     /// A topic that items come from does not exist.
     #[error("topic {0} does not exist; make it, or mend its [[source]] section")]
     NoTopic(String),
+    /// A topic that must remember does not.
+    #[error("topic {topic} has cleanup.policy {policy}: {fault}")]
+    Forgetful {
+        /// Which topic.
+        topic: String,
+        /// Its policy.
+        policy: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
     /// Another cluster than before.
     #[error(
         "the positions in {path} are of cluster {before}, the brokers are of {now}; if that was meant, `nuggetd index \
@@ -169,6 +179,16 @@ pub enum DaemonError {
     /// The model that reranks.
     #[error(transparent)]
     Rerank(#[from] RerankError),
+    /// What was to be published could not be.
+    #[error(
+        "told to end before {batches} batch(es) of results could be published: {reason}; the next start sends them"
+    )]
+    Unsent {
+        /// How many.
+        batches: u64,
+        /// Why.
+        reason: String,
+    },
     /// The grace period was too short.
     #[error("not everything ended within the grace period of {0:?}; it goes on after a restart")]
     Grace(Duration),
@@ -215,6 +235,8 @@ struct Daemon {
     feed: KafkaFeed,
     publisher: Publisher,
     runs: Arc<Runs>,
+    ledger: Arc<Mutex<Ledger>>,
+    owned: Arc<Owned>,
     budget: Arc<Budget>,
     arrivals: Sender<Arrival>,
     intake: JoinHandle<Result<(), DaemonError>>,
@@ -293,14 +315,14 @@ impl Daemon {
             config: config.clone(),
             data_dir: config.data_dir.clone(),
             intake,
-            ledger,
+            ledger: Arc::clone(&ledger),
             letters,
             flood: Flood::new(&config.dead_letters),
             memory,
             runs: Arc::clone(&runs),
             merging: Merging::start()?,
             publisher: publisher.handle(),
-            owned,
+            owned: Arc::clone(&owned),
             budget: Arc::clone(&budget),
             hold,
             status: Arc::clone(&status),
@@ -321,6 +343,8 @@ impl Daemon {
             feed,
             publisher,
             runs,
+            ledger,
+            owned,
             budget,
             arrivals,
             intake,
@@ -379,9 +403,10 @@ impl Daemon {
         wait_for(|| self.budget.in_use().0 == 0 || self.intake.is_finished(), left());
         let ran = self.runs.end(left() / 2);
         let published = self.publisher.handle().drain(left() / 2);
+        let unsent = if published { None } else { self.unsent()? };
         self.publisher.tell_to_stop();
         if !wait_for(|| self.publisher.has_ended(), left()) {
-            return Err(DaemonError::Grace(grace));
+            return Err(unsent.unwrap_or(DaemonError::Grace(grace)));
         }
         self.publisher.stop()?;
         self.giving_up.store(left().is_zero(), Ordering::Relaxed);
@@ -403,7 +428,29 @@ impl Daemon {
         self.status.set_phase(Phase::Stopped);
         self.http.stop();
         tracing::info!(ran, published, closed, "ended");
-        Ok(())
+        unsent.map_or(Ok(()), Err)
+    }
+
+    /// What is ours and could not be published; nothing where all of it was after all.
+    fn unsent(&self) -> Result<Option<DaemonError>, DaemonError> {
+        let waiting = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).waiting_by_event()?;
+        let ours = waiting.into_iter().filter(|(event, _)| self.owned.has(event));
+        let batches: u64 = ours.map(|(_, batches)| batches).sum();
+        if batches == 0 {
+            return Ok(None);
+        }
+        let checks = self.status.checks();
+        let failed = checks.into_iter().find(|check| check.name == Check::Publisher.as_str() && !check.ok);
+        let reason = failed.map_or_else(|| "there was no time for it".to_owned(), |check| check.detail);
+        let (nuggets, requests) = (&self.config.topics.nuggets, &self.config.topics.requests);
+        tracing::warn!(
+            batches,
+            nuggets,
+            requests,
+            reason,
+            "results wait to be published, the next start sends them"
+        );
+        Ok(Some(DaemonError::Unsent { batches, reason }))
     }
 }
 
@@ -483,8 +530,7 @@ fn dead_letters(
     status: &Arc<Status>,
 ) -> Result<KafkaDeadLetters, ClientError> {
     let (giving_up, status) = (Arc::clone(giving_up), Arc::clone(status));
-    let alive = Box::new(move || status.beat(Heart::Intake));
-    KafkaDeadLetters::new(&config.kafka, client_id, &config.topics.dead_letters, giving_up, alive)
+    KafkaDeadLetters::new(&config.kafka, client_id, &config.topics.dead_letters, giving_up, status)
 }
 
 fn notices_to(arrivals: &Sender<Arrival>) -> Box<dyn Fn(Notice) -> bool + Send> {
@@ -559,7 +605,13 @@ fn prepare_cluster(config: &Config, client_id: &str, ledger: &Mutex<Ledger>) -> 
         (&topics.requests, true),
         (&topics.dead_letters, false),
     ] {
-        if topic.is_empty() || cluster.partitions(topic)?.is_some() {
+        if topic.is_empty() {
+            continue;
+        }
+        if cluster.partitions(topic)?.is_some() {
+            if compacted {
+                refuse_forgetful(&cluster, topic)?;
+            }
             continue;
         }
         if !topics.create {
@@ -580,6 +632,21 @@ fn open_reranker(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<R
         "models are loaded"
     );
     Ok(reranker)
+}
+
+/// Not every broker tells how a topic is cleaned; where one does, what is said twice after some days is said here.
+fn refuse_forgetful(cluster: &Cluster, topic: &str) -> Result<(), DaemonError> {
+    let policy = match cluster.cleanup_policy(topic) {
+        Ok(policy) => policy,
+        Err(error) => {
+            tracing::info!(topic, %error, "whether the topic is compacted is not told");
+            return Ok(());
+        }
+    };
+    match forgets(&policy) {
+        Some(fault) => Err(DaemonError::Forgetful { topic: topic.to_owned(), policy, fault }),
+        None => Ok(()),
+    }
 }
 
 fn open_intake(

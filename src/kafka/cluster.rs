@@ -178,6 +178,18 @@ impl Cluster {
     }
 }
 
+/// Why a topic with this `cleanup.policy` does not keep the last record of each key for ever; nothing where it does.
+pub fn forgets(policy: &str) -> Option<&'static str> {
+    let has = |name: &str| policy.split(',').any(|part| part.trim() == name);
+    if !has("compact") {
+        Some("set it to compact")
+    } else if has("delete") {
+        Some("what the daemon must remember is deleted by age; set it to compact")
+    } else {
+        None
+    }
+}
+
 fn refused(asked: String, reason: &impl fmt::Display) -> ClusterError {
     ClusterError::Refused { asked, reason: reason.to_string() }
 }

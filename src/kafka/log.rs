@@ -65,6 +65,25 @@ pub fn log_error(error: &KafkaError, reason: &str) {
     }
 }
 
+/// Why a topic did not take a record, in plain words.
+pub fn refusal(topic: &str, error: &KafkaError) -> String {
+    match error.rdkafka_error_code() {
+        Some(
+            RDKafkaErrorCode::UnknownPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownTopicOrPartition,
+        ) => format!("topic {topic} does not exist any more"),
+        Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
+            format!("topic {topic}: a record is larger than its max.message.bytes")
+        }
+        Some(RDKafkaErrorCode::MessageTimedOut) => {
+            format!("topic {topic}: no broker has confirmed it in time")
+        }
+        Some(code) => format!("topic {topic}: {code}"),
+        None => format!("topic {topic}: {error}"),
+    }
+}
+
 /// What no repetition will mend.
 const LASTING: &[RDKafkaErrorCode] = &[
     RDKafkaErrorCode::Fatal,

@@ -9,5 +9,5 @@ mod log;
 mod properties;
 
 pub use client::{ClientError, Fault, admin_config, check, consumer_config, producer_config, reader_config};
-pub use cluster::{Cluster, ClusterError, Group};
-pub use log::{LogContext, log_error, log_line};
+pub use cluster::{Cluster, ClusterError, Group, forgets};
+pub use log::{LogContext, log_error, log_line, refusal};

@@ -4,12 +4,13 @@
 //! goes without the record's key and bytes and says so; its headers name where the record lies.
 
 use std::{
+    cell::Cell,
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rdkafka::{
@@ -23,12 +24,15 @@ use rdkafka::{
 use crate::{
     config::KafkaConfig,
     intake::DeadLetters,
-    kafka::{ClientError, log_error, log_line, producer_config},
+    kafka::{ClientError, log_error, log_line, producer_config, refusal},
     model::Refusal,
+    telemetry::{Check, Heart, Status},
 };
 
 /// How long one waits before looking again whether there is room, or an answer.
 const MOMENT: Duration = Duration::from_millis(20);
+/// How long letters may wait before that is said.
+const LONG: Duration = Duration::from_secs(3);
 /// Largest record whose bytes are put into a letter. Less than the producer's queue holds.
 const LARGEST: usize = 32 << 20;
 /// What a letter may be: the record's bytes, its key and the headers.
@@ -55,8 +59,10 @@ pub struct KafkaDeadLetters {
     topic: String,
     /// Set when waiting for the broker must end.
     giving_up: Arc<AtomicBool>,
-    /// Called while one waits: the thread is not dead, the broker is away.
-    alive: Box<dyn Fn() + Send>,
+    /// Told while one waits: the thread is not dead, the broker does not answer.
+    status: Arc<Status>,
+    /// Whether it was said that letters wait.
+    told: Cell<bool>,
 }
 
 /// What the broker has refused.
@@ -105,7 +111,7 @@ impl ProducerContext for Confirmations {
                 refused.too_large.push((headers.detach(), size));
                 return;
             }
-            refused.failed.get_or_insert(format!("a record of {size} bytes was refused: {error}"));
+            refused.failed.get_or_insert_with(|| refusal(message.topic(), error));
         }
     }
 }
@@ -117,12 +123,12 @@ impl KafkaDeadLetters {
         client_id: &str,
         topic: &str,
         giving_up: Arc<AtomicBool>,
-        alive: Box<dyn Fn() + Send>,
+        status: Arc<Status>,
     ) -> Result<Self, ClientError> {
         let mut config = producer_config(kafka, client_id)?;
         config.set("message.max.bytes", LARGEST_LETTER);
         let producer = config.create_with_context(Confirmations::default())?;
-        Ok(Self { producer, topic: topic.to_owned(), giving_up, alive })
+        Ok(Self { producer, topic: topic.to_owned(), giving_up, status, told: Cell::new(false) })
     }
 
     /// Sends a letter; waits while the producer's queue is full.
@@ -159,24 +165,27 @@ impl KafkaDeadLetters {
     }
 
     fn send(&self, record: BaseRecord<'_, Vec<u8>, Vec<u8>>) -> io::Result<()> {
-        let mut record = record;
+        let (mut record, since) = (record, Instant::now());
         loop {
             match self.producer.send(record) {
                 Ok(()) => break,
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), same)) => {
                     record = same;
-                    self.wait()?;
+                    self.wait(since)?;
                 }
-                Err((error, _)) => return Err(self.refused(&error.to_string())),
+                Err((error, _)) => return Err(io::Error::other(refusal(&self.topic, &error))),
             }
         }
         self.producer.poll(Duration::ZERO);
         self.look()
     }
 
-    fn wait(&self) -> io::Result<()> {
-        (self.alive)();
+    fn wait(&self, since: Instant) -> io::Result<()> {
+        self.status.beat(Heart::Intake);
         self.producer.poll(MOMENT);
+        if since.elapsed() >= LONG {
+            self.say_that_they_wait(since.elapsed());
+        }
         if self.giving_up.load(Ordering::Relaxed) {
             return Err(io::Error::new(
                 io::ErrorKind::Interrupted,
@@ -186,32 +195,48 @@ impl KafkaDeadLetters {
         self.look()
     }
 
-    fn look(&self) -> io::Result<()> {
-        let failed = self.producer.context().refused().failed.clone();
-        match failed {
-            Some(reason) => Err(self.refused(&reason)),
-            None => match self.producer.client().fatal_error() {
-                Some((_, reason)) => Err(self.refused(&reason)),
-                None => Ok(()),
-            },
+    fn say_that_they_wait(&self, waited: Duration) {
+        let (letters, topic, seconds) = (self.producer.in_flight_count(), &self.topic, waited.as_secs());
+        let detail = format!(
+            "{letters} dead letters wait since {seconds}s for topic {topic} to take them, no items are taken meanwhile"
+        );
+        self.status.set_check(Check::DeadLetters, false, detail);
+        if !self.told.replace(true) {
+            tracing::warn!(topic, letters, "dead letters wait for their topic, no items are taken meanwhile");
         }
     }
 
-    fn refused(&self, reason: &str) -> io::Error {
-        io::Error::other(format!("topic {}: {reason}", self.topic))
+    fn say_that_none_waits(&self) {
+        if self.told.replace(false) {
+            self.status.set_check(Check::DeadLetters, true, "none waits long");
+            tracing::warn!(topic = self.topic, "the dead letters are taken, going on");
+        }
+    }
+
+    fn look(&self) -> io::Result<()> {
+        let failed = self.producer.context().refused().failed.clone();
+        match failed {
+            Some(reason) => Err(io::Error::other(reason)),
+            None => match self.producer.client().fatal_error() {
+                Some((_, reason)) => Err(io::Error::other(format!("topic {}: {reason}", self.topic))),
+                None => Ok(()),
+            },
+        }
     }
 }
 
 impl DeadLetters for KafkaDeadLetters {
     /// Waits until the broker has confirmed every letter, however long it is away.
     fn sync(&mut self) -> io::Result<u64> {
+        let since = Instant::now();
         loop {
             while self.producer.in_flight_count() > 0 {
-                self.wait()?;
+                self.wait(since)?;
             }
             self.look()?;
             let too_large = std::mem::take(&mut self.producer.context().refused().too_large);
             if too_large.is_empty() {
+                self.say_that_none_waits();
                 return Ok(0);
             }
             for (headers, size) in too_large {

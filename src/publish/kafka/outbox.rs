@@ -11,16 +11,18 @@ use std::{
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use rdkafka::{
+    ClientContext, Message,
+    config::RDKafkaLogLevel,
     consumer::ConsumerGroupMetadata,
     error::{KafkaError, RDKafkaErrorCode},
-    producer::{BaseProducer, BaseRecord, Producer},
+    producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext},
 };
 
 use super::Owned;
 use crate::{
     config::{KafkaConfig, TopicsConfig},
     feed::kafka::{Member, offset_list},
-    kafka::{ClientError, LogContext, producer_config},
+    kafka::{ClientError, log_error, log_line, producer_config, refusal},
     ledger::{Ledger, LedgerError, Outbox, Waiting},
     model::{EventId, Offsets},
     telemetry::{self, Check, Metrics, PublishFailure, Status},
@@ -28,6 +30,8 @@ use crate::{
 
 /// How long a broker may take over one step of a transaction.
 const STEP: Duration = Duration::from_secs(10);
+/// How long a broker may take to say whether a topic exists.
+const QUICK_ANSWER: Duration = Duration::from_secs(1);
 /// How long the publisher sleeps while nothing happens.
 const IDLE: Duration = Duration::from_millis(500);
 /// How often the group's offsets are stored while nothing is published.
@@ -136,6 +140,8 @@ struct Work {
     /// The group's offsets as they were last stored.
     stored: Offsets,
     stored_at: Instant,
+    /// Why nothing was published when that was last tried.
+    trouble: Option<String>,
 }
 
 impl Publisher {
@@ -170,6 +176,7 @@ impl Publisher {
             shared: Arc::clone(&shared),
             stored: Offsets::default(),
             stored_at: Instant::now(),
+            trouble: None,
         };
         // A wrong configuration is found here, not on the thread
         work.producer()?;
@@ -204,7 +211,40 @@ impl Publisher {
     }
 }
 
-type TransactionalProducer = BaseProducer<LogContext>;
+type TransactionalProducer = BaseProducer<Refused>;
+
+/// What a topic did not take first of a transaction's records, and why: the commit that fails over it does not say.
+#[derive(Default)]
+struct Refused(Mutex<Option<String>>);
+
+impl Refused {
+    fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ClientContext for Refused {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        log_line(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+impl ProducerContext for Refused {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let Err((error, message)) = result else { return };
+        let code = error.rdkafka_error_code();
+        if code != Some(RDKafkaErrorCode::PurgeQueue) && code != Some(RDKafkaErrorCode::PurgeInflight) {
+            let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert_with(|| refusal(message.topic(), error));
+        }
+    }
+}
 
 impl Work {
     fn producer(&self) -> Result<TransactionalProducer, ClientError> {
@@ -212,7 +252,7 @@ impl Work {
         config.set("transactional.id", &self.client_id).set("transaction.timeout.ms", TRANSACTION);
         // Within a transaction nothing waits for ever: what is given up is sent again from the outbox
         config.set("message.timeout.ms", TRANSACTION);
-        Ok(config.create_with_context(LogContext)?)
+        Ok(config.create_with_context(Refused::default())?)
     }
 
     fn run(mut self) -> Result<(), PublishError> {
@@ -225,6 +265,9 @@ impl Work {
             match sent {
                 Ok(()) => {
                     delays = backoff().build();
+                    if self.trouble.take().is_some() {
+                        tracing::warn!("results are published again");
+                    }
                     self.store_offsets()?;
                     self.done(wanted);
                     self.status.set_check(Check::Publisher, true, "everything of ours is published");
@@ -232,7 +275,10 @@ impl Work {
                 }
                 Err(Failed::Ledger(error)) => return Err(error.into()),
                 Err(Failed::Kafka(step, error)) => {
-                    self.failed(step, &error);
+                    let refused = producer.as_ref().and_then(|producer| {
+                        producer.context().take().or_else(|| self.missing_topic(producer))
+                    });
+                    self.failed(step, &error, refused);
                     // A producer that failed within a transaction is not worth mending
                     producer = None;
                     self.sleep(delays.next().unwrap_or(Duration::from_secs(30)), u64::MAX);
@@ -242,7 +288,7 @@ impl Work {
         Ok(())
     }
 
-    fn failed(&self, step: &'static str, error: &KafkaError) {
+    fn failed(&mut self, step: &'static str, error: &KafkaError, refused: Option<String>) {
         let kind = match error.rdkafka_error_code() {
             Some(
                 RDKafkaErrorCode::MessageTimedOut
@@ -255,8 +301,25 @@ impl Work {
             _ => PublishFailure::Refused,
         };
         self.metrics.publish_failure(kind);
-        self.status.set_check(Check::Publisher, false, format!("{step}: {error}"));
-        tracing::warn!(step, %error, "nothing was published, it is tried again");
+        let reason = refused.unwrap_or_else(|| error.to_string());
+        let detail = format!("{step}: {reason}");
+        if self.trouble.replace(detail.clone()).as_ref() == Some(&detail) {
+            tracing::info!(step, reason, "still nothing was published, it is tried again");
+        } else {
+            tracing::warn!(step, reason, "nothing was published, it is tried again");
+        }
+        self.status.set_check(Check::Publisher, false, detail);
+    }
+
+    /// Says so where a topic of ours does not exist: librdkafka waits for such a one until the time is up.
+    fn missing_topic(&self, producer: &TransactionalProducer) -> Option<String> {
+        [&self.topics.nuggets, &self.topics.requests].into_iter().find_map(|topic| {
+            let metadata = producer.client().fetch_metadata(Some(topic), QUICK_ANSWER).ok()?;
+            let found = metadata.topics().first()?;
+            let error = KafkaError::MetadataFetch(RDKafkaErrorCode::from(found.error()?));
+            (error.rdkafka_error_code() == Some(RDKafkaErrorCode::UnknownTopicOrPartition))
+                .then(|| refusal(topic, &error))
+        })
     }
 
     /// Has the broker end a transaction that this instance left open when it was killed: until then nobody can read
@@ -296,11 +359,10 @@ impl Work {
             let ids: Vec<i64> = ours.iter().map(|waiting| waiting.id).collect();
             let still = self.ledger().still_waiting(&ids)?;
             ours.retain(|waiting| still.contains(&waiting.id));
-            if !ours.is_empty() {
-                self.transact(&ready, &ours, &metadata)?;
-            }
+            let done = if ours.is_empty() { Ok(()) } else { self.transact(&ready, &ours, &metadata) };
             drop(sending);
             *producer = Some(ready);
+            done?;
         }
     }
 
