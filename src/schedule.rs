@@ -22,7 +22,7 @@ pub struct ScheduleConfig {
     /// Whether a request runs once more for items that came after it closed.
     pub revise_late: bool,
     /// The daemon closes the requests of an event whose end lies before now once nothing came for so long and its
-    /// partitions are read to their end.
+    /// partitions are read to their end; at least 1s. As good as never is `"3650d"`.
     pub idle: Seconds,
     /// How often the daemon runs an open request that has new items; 0 = only when it closes.
     pub refresh: Seconds,

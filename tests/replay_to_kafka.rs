@@ -157,6 +157,18 @@ impl Clock for FastClock<'_> {
 }
 
 #[test]
+fn items_do_not_go_where_the_daemon_writes() {
+    let archive = Archive::new(1);
+    for topic in ["nuggetd.nuggets", "nuggetd.requests", "nuggetd.dead-letters"] {
+        let mut replay = archive.replay("127.0.0.1:1", "items");
+        replay.topic = Some(topic.to_owned());
+        let stop = AtomicBool::new(false);
+        let error = replay.run(&mut WallClock, &stop, &Progress::hidden()).unwrap_err().to_string();
+        assert!(error.contains(topic) && error.contains("holds no items"), "{error}");
+    }
+}
+
+#[test]
 fn what_arrives_is_the_archive_byte_for_byte_in_order_and_keyed_by_event() {
     let broker = Broker::mock();
     let topic = broker.new_topic("items", 3);

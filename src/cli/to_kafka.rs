@@ -106,6 +106,7 @@ fn failure(error: ToKafkaError) -> Failure {
         ToKafkaError::UnknownEvent(_)
         | ToKafkaError::Client(_)
         | ToKafkaError::NoTopic
+        | ToKafkaError::NotForItems(..)
         | ToKafkaError::NoEventTopic
         | ToKafkaError::Framed(_)
         | ToKafkaError::NoSuchTopic(..) => Exit::BadConfiguration,

@@ -316,6 +316,7 @@ impl Config {
         check(self.kafka.queue_bytes.0 >= Bytes::MIB, "kafka.queue_bytes", "must be at least 1MiB");
         check(!self.kafka.brokers.trim().is_empty(), "kafka.brokers", "must name a broker");
         check(!self.kafka.group.trim().is_empty(), "kafka.group", "must not be empty");
+        check(self.schedule.idle.0 >= 1, "schedule.idle", "must be at least 1s");
         check((1..=64).contains(&self.schedule.workers), "schedule.workers", "must lie within 1 and 64");
         check(
             (-1..=100).contains(&self.topics.replication) && self.topics.replication != 0,
@@ -339,6 +340,7 @@ impl Config {
             faults
                 .push(("http.listen", format!("{:?} is no address with a port: {error}", self.http.listen)));
         }
+        faults.extend(self.topic_faults());
         faults.extend(self.source_faults());
         let event = &self.feed.event;
         if !event.is_empty()
@@ -352,10 +354,38 @@ impl Config {
         faults
     }
 
+    /// Topics that have the name of one before them. What is read is never written to, and what is compacted holds
+    /// nothing else.
+    fn topic_faults(&self) -> Vec<(&'static str, String)> {
+        let topics = &self.topics;
+        let mut named: Vec<(&str, String)> = Vec::new();
+        for source in &self.source {
+            named.push((&source.topic, "the topic of a [[source]]".to_owned()));
+        }
+        let mut faults = Vec::new();
+        for (key, topic) in [
+            ("topics.events", &topics.events),
+            ("topics.nuggets", &topics.nuggets),
+            ("topics.requests", &topics.requests),
+            ("topics.dead_letters", &topics.dead_letters),
+        ] {
+            if topic.is_empty() {
+                continue;
+            }
+            if let Some((_, other)) = named.iter().find(|(other, _)| other == topic) {
+                faults.push((
+                    key,
+                    format!("is {topic:?}, which is also {other}; each needs a topic of its own"),
+                ));
+            }
+            named.push((topic, key.to_owned()));
+        }
+        faults
+    }
+
     fn source_faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
-        let topics = &self.topics;
-        let mut used = vec![&topics.events, &topics.nuggets, &topics.requests, &topics.dead_letters];
+        let mut used = Vec::new();
         for source in &self.source {
             if !is_topic(&source.topic) {
                 faults.push(("source", format!("topic {:?} is no topic's name", source.topic)));

@@ -103,3 +103,24 @@ fn sources_are_checked_one_by_one() {
     assert_eq!(config.source[0].frame, Frame::None);
     assert_eq!(config.data_dir, Path::new("/var/lib/nuggetd"));
 }
+
+#[test]
+fn each_topic_is_used_for_one_thing() {
+    let text =
+        "[[source]]\ntopic = \"items\"\n[topics]\nnuggets = \"items\"\nevents = \"nuggetd.requests\"\n";
+    let message = load(text, &[], &["topics.dead_letters=nuggetd.requests"]).unwrap_err();
+    for expected in [
+        "3 problem(s)",
+        "nuggetd.toml:4: topics.nuggets is \"items\", which is also the topic of a [[source]]",
+        "topics.requests is \"nuggetd.requests\", which is also topics.events",
+        "topics.dead_letters is \"nuggetd.requests\", which is also topics.events",
+    ] {
+        assert!(message.contains(expected), "{expected:?} is not in\n{message}");
+    }
+}
+
+#[test]
+fn an_event_is_not_quiet_at_once() {
+    let message = load("[schedule]\nidle = 0\n", &[], &[]).unwrap_err();
+    assert!(message.contains("nuggetd.toml:2: schedule.idle must be at least 1s"), "{message}");
+}

@@ -85,6 +85,9 @@ pub enum ToKafkaError {
     /// No topic is named.
     #[error("the configuration has no [[source]]: name a topic by --topic")]
     NoTopic,
+    /// The topic is one that the daemon writes to, or reads events from.
+    #[error("topic {0} is {1}, which holds no items: name another by --topic")]
+    NotForItems(String, &'static str),
     /// The events have no topic.
     #[error("topics.events is empty: the events have no topic to go to")]
     NoEventTopic,
@@ -131,6 +134,7 @@ impl ToKafka {
         progress: &Progress,
     ) -> Result<Sent, ToKafkaError> {
         let (topic, feed) = self.destination()?;
+        self.refuse_other_topics(&topic)?;
         kafka::check(&self.config.kafka)?;
         let events: Vec<Arc<Event>> = read_events(&self.events)?.into_iter().map(Arc::new).collect();
         let files = open_archive(&self.archive, &event_files(&self.events))?;
@@ -200,6 +204,22 @@ impl ToKafka {
             threads: self.config.feed.threads,
         };
         Ok((source.topic.clone(), feed))
+    }
+
+    /// Items among what the daemon has said would be met again at each of its starts.
+    fn refuse_other_topics(&self, topic: &str) -> Result<(), ToKafkaError> {
+        let topics = &self.config.topics;
+        for (key, used) in [
+            ("topics.events", &topics.events),
+            ("topics.nuggets", &topics.nuggets),
+            ("topics.requests", &topics.requests),
+            ("topics.dead_letters", &topics.dead_letters),
+        ] {
+            if topic == used {
+                return Err(ToKafkaError::NotForItems(topic.to_owned(), key));
+            }
+        }
+        Ok(())
     }
 
     fn prepare_topics(&self, topic: &str) -> Result<(), ToKafkaError> {
