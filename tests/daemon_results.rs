@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use support::{
     DAY, Folder, START,
-    kafka::{Broker, Client, Daemon, DaemonConfig, Record, topic, wait_until},
+    kafka::{Broker, Client, Daemon, DaemonConfig, Ended, Record, topic, wait_until},
     live::{
         LIMIT, assert_holds, await_committed, await_finished, await_ready, days, item, published, record,
         replayed, shard, states, without_revisions,
@@ -119,6 +119,54 @@ fn topics_of_two_formats_give_the_nuggets_of_the_file_replays() {
     assert_eq!(json!(published(&broker, &config)), json!(expected));
 }
 
+/// What the events check says.
+fn said_of_events(daemon: &mut Daemon) -> String {
+    let checks = daemon.state()["checks"].clone();
+    let check = checks.as_array().unwrap().iter().find(|check| check["name"] == "events").cloned();
+    check.unwrap()["detail"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_event_whose_latest_record_is_bad_stays_as_it_was_over_a_restart() {
+    let Some(broker) = Broker::shared() else { return };
+    let folder = Folder::new();
+    let items = broker.new_topic("items", 1);
+    let config = quick(DaemonConfig::new(broker.address(), &folder.path("data")).source(&items, "auto"));
+    let config = config.set(&["schedule.idle=1h"]);
+    let (good, bad) = (topic("good"), topic("bad"));
+    let of_one: Vec<Value> = (0..20).map(|number| item("ONE", number, 0)).collect();
+    let (before, after) = of_one.split_at(10);
+
+    broker.create_topic(&good, 1, &[("cleanup.policy", "compact")]);
+    broker.produce(&good, [Record::json("ONE", &days("ONE", 1))]);
+    broker.produce(&items, before.iter().map(record));
+    let mut daemon = Daemon::start(&config.clone().event_topic(&good));
+    await_committed(&mut daemon, &broker, &items);
+    assert_eq!(daemon.stop(), Ended::Code(0));
+
+    // What compaction leaves of a topic once the record that was good is gone; and an event that claims its request
+    let mut claims = days("ONE", 1);
+    (claims["eventID"], claims["title"], claims["dataset"]) = (json!("TWO"), json!("Two"), json!("two"));
+    broker.create_topic(&bad, 1, &[("cleanup.policy", "compact")]);
+    broker.produce(&bad, [Record::json("TWO", &claims), Record::new("ONE", "{{{")]);
+    broker.produce(&items, after.iter().map(record));
+    let mut daemon = Daemon::start(&config.clone().event_topic(&bad));
+    await_committed(&mut daemon, &broker, &items);
+    let said = said_of_events(&mut daemon);
+    assert!(said.starts_with("1 events, 2 records refused, among them the latest of ONE, TWO"), "{said}");
+    assert!(daemon.log().contains("which is also a request of event ONE"), "{}", daemon.log());
+    assert_eq!(daemon.stop(), Ended::Code(0));
+    assert_holds(&config, "ONE", &["ONE-r0"], &of_one);
+
+    // Without its event the request is open for ever, and that is said
+    let other = folder.write_event("other.json", &days("OTHER", 1));
+    let mut daemon = Daemon::start(&config.event_file(&other));
+    await_ready(&mut daemon);
+    let said = said_of_events(&mut daemon);
+    assert!(said.contains("no event describes") && said.ends_with(": ONE/ONE-r0"), "{said}");
+    assert!(daemon.has_logged("open requests that no event describes"));
+}
+
 #[test]
 fn events_come_change_and_end_while_the_daemon_runs() {
     let Some(broker) = Broker::shared() else { return };
@@ -130,11 +178,6 @@ fn events_come_change_and_end_while_the_daemon_runs() {
         .set(&["schedule.idle=1h"]);
     let mut daemon = Daemon::start(&config);
     await_ready(&mut daemon);
-    let said_of_events = |daemon: &mut Daemon| {
-        let checks = daemon.state()["checks"].clone();
-        let check = checks.as_array().unwrap().iter().find(|check| check["name"] == "events").cloned();
-        check.unwrap()["detail"].as_str().unwrap().to_owned()
-    };
     let send = |daemon: &mut Daemon, sent: &[Value]| {
         broker.produce(&items, sent.iter().map(record));
         await_committed(daemon, &broker, &items);

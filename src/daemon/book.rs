@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::Sender,
     },
@@ -27,9 +27,10 @@ use crate::{
     config::{Config, FeedConfig},
     decoding::{Decoding, UnknownEvent},
     feed::{Router, RouterError, read_event},
-    kafka::{ClientError, LogContext, reader_config},
+    index::ShardKey,
+    kafka::{ClientError, LogContext, is_absence, reader_config},
     ledger::{Ledger, LedgerError},
-    model::{Event, EventId},
+    model::{Event, EventId, RequestId},
     request::Events,
     telemetry::{Check, Metrics, Pause, Status},
 };
@@ -59,6 +60,16 @@ pub enum BookError {
         /// The client's reason.
         source: KafkaError,
     },
+    /// A request's name is taken.
+    #[error("event {event} has the request {request}, which is also a request of event {other}")]
+    Taken {
+        /// The event that is refused.
+        event: EventId,
+        /// Its request.
+        request: RequestId,
+        /// Whose request that is.
+        other: EventId,
+    },
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -71,6 +82,8 @@ pub(super) struct Book {
     events: BTreeMap<EventId, Arc<Event>>,
     /// Events that have ended, as they were: what is open of them is still run.
     ended: BTreeMap<EventId, Arc<Event>>,
+    /// The last good version of each event of the event topic, from before this start too.
+    kept: BTreeMap<EventId, Arc<Event>>,
     ledger: Arc<Mutex<Ledger>>,
     for_runs: Arc<Events>,
     for_decoders: Arc<Sources>,
@@ -85,12 +98,16 @@ impl Book {
         files: Vec<Event>,
         ledger: Arc<Mutex<Ledger>>,
     ) -> Result<Self, BookError> {
-        let ended: Option<Vec<Event>> = ledger.lock().unwrap_or_else(PoisonError::into_inner).meta(ENDED)?;
+        let (ended, kept): (Option<Vec<Event>>, Vec<Event>) = {
+            let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            (ledger.meta(ENDED)?, ledger.events()?)
+        };
         let mut book = Self {
             config: config.clone(),
             cleaner: Arc::new(Cleaner::new()),
             events: by_id(files),
             ended: by_id(ended.unwrap_or_default()),
+            kept: by_id(kept),
             ledger,
             for_runs: Arc::default(),
             for_decoders: Arc::default(),
@@ -117,6 +134,7 @@ impl Book {
     }
 
     fn set(&mut self, event: Event) -> Result<(), BookError> {
+        self.refuse_taken_names(&event)?;
         self.ended.remove(&event.id);
         let before = self.events.insert(event.id.clone(), Arc::new(event.clone()));
         if let Err(error) = self.apply() {
@@ -127,18 +145,72 @@ impl Book {
             self.apply()?;
             return Err(error);
         }
+        self.ledger().keep_event(&event)?;
+        self.kept.insert(event.id.clone(), Arc::new(event));
         self.remember()
+    }
+
+    /// Has an event whose latest record cannot be used be as its last good one said. Gives whether there is one.
+    fn set_kept(&mut self, id: &EventId) -> Result<bool, BookError> {
+        let Some(kept) = self.kept.get(id).map(|kept| (**kept).clone()) else { return Ok(false) };
+        self.set(kept)?;
+        Ok(true)
+    }
+
+    /// Results are named by request alone. What was accepted first keeps its names, also where its event's latest record
+    /// is yet to be read.
+    fn refuse_taken_names(&self, event: &Event) -> Result<(), BookError> {
+        let yet_to_come = self.kept.iter().filter(|(id, _)| !self.events.contains_key(*id));
+        for (id, other) in self.events.iter().chain(yet_to_come).filter(|(id, _)| **id != event.id) {
+            let taken = event
+                .requests
+                .iter()
+                .find(|request| other.requests.iter().any(|of_other| of_other.id == request.id));
+            if let Some(request) = taken {
+                let (event, request) = (event.id.clone(), request.id.clone());
+                return Err(BookError::Taken { event, request, other: id.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The requests that are open here and that no event describes, as `event/request`: nobody closes them.
+    fn undescribed(&self) -> Result<Vec<String>, BookError> {
+        let is_described = |(event, request): &ShardKey| {
+            self.ended.contains_key(event)
+                || self
+                    .events
+                    .get(event)
+                    .is_some_and(|event| event.requests.iter().any(|described| described.id == *request))
+        };
+        let mut requests = self.ledger().requests()?;
+        requests.retain(|known| known.here && !known.is_closed() && !is_described(&known.key));
+        let names: Vec<String> =
+            requests.iter().map(|known| format!("{}/{}", known.key.0, known.key.1)).collect();
+        if !names.is_empty() {
+            tracing::warn!(
+                requests = names.join(", "),
+                "open requests that no event describes, nobody closes them"
+            );
+        }
+        Ok(names)
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end(&mut self, id: &EventId) -> Result<(), BookError> {
         let was = self.events.remove(id).unwrap_or_else(|| Arc::new(ended_event(id)));
         self.ended.entry(id.clone()).or_insert(was);
+        self.kept.remove(id);
+        self.ledger().forget_event(id)?;
         self.apply()?;
         self.remember()
     }
 
     fn remember(&self) -> Result<(), BookError> {
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = self.ledger();
         let ended: Vec<&Event> = self.ended.values().map(Arc::as_ref).collect();
         Ok(ledger.set_meta(ENDED, &ended)?)
     }
@@ -214,8 +286,8 @@ impl Follower {
         let topic = book.config.topics.events.clone();
         let stopping = Arc::new(AtomicBool::new(false));
         if topic.is_empty() {
-            let known = book.all().len();
-            listeners.status.set_check(Check::Events, true, format!("{known} events, all from files"));
+            let detail = format!("{} events, all from files", book.all().len());
+            listeners.status.set_check(Check::Events, true, with_undescribed(detail, &book.undescribed()?));
             return Ok(Self { stopping, thread: None });
         }
         listeners.status.set_check(Check::Events, false, "the event topic is being read");
@@ -234,7 +306,16 @@ impl Follower {
         consumer.assign(&from).map_err(fail)?;
         let thread = {
             let stopping = Arc::clone(&stopping);
-            let following = Following { book, consumer, listeners, open, refused: 0 };
+            let following = Following {
+                book,
+                consumer,
+                listeners,
+                open,
+                refused: 0,
+                spoiled: BTreeSet::new(),
+                set_here: BTreeSet::new(),
+                undescribed: Vec::new(),
+            };
             thread::Builder::new().name("events".to_owned()).spawn(move || following.run(&stopping))
         };
         let thread = thread.map_err(|_| fail(KafkaError::Canceled))?;
@@ -258,6 +339,12 @@ struct Following {
     /// Partitions that are not read to their end yet.
     open: BTreeSet<i32>,
     refused: u64,
+    /// Events whose latest record is refused.
+    spoiled: BTreeSet<EventId>,
+    /// Events that the topic has set since this start.
+    set_here: BTreeSet<EventId>,
+    /// Open requests that no event described when the topic was read to its end.
+    undescribed: Vec<String>,
 }
 
 impl Following {
@@ -267,12 +354,14 @@ impl Following {
                 Some(Ok(message)) => Some(read(&message)),
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     if self.open.remove(&partition) && self.open.is_empty() {
+                        self.look_for_undescribed();
                         self.say();
                         self.listeners.status.resume(Pause::Events);
                         self.tell(Vec::new());
                     }
                     None
                 }
+                Some(Err(error)) if is_absence(&error) => None,
                 Some(Err(error)) => {
                     tracing::warn!(%error, "reading the event topic failed, it is tried again");
                     None
@@ -287,16 +376,19 @@ impl Following {
 
     fn take(&mut self, change: Change) {
         let taken = match change {
-            Change::Set(event) => {
-                tracing::info!(event = %event.id, requests = event.requests.len(), "event set");
-                self.book.set(*event).map(|()| Vec::new()).map_err(|error| error.to_string())
-            }
+            Change::Set(event) => self.set(*event),
             Change::End(id) => {
                 tracing::info!(event = %id, "event ended");
+                self.spoiled.remove(&id);
                 self.listeners.metrics.forget_event(&id);
                 self.book.end(&id).map(|()| vec![id]).map_err(|error| error.to_string())
             }
-            Change::Refused(reason) => Err(reason),
+            Change::Refused(id, reason) => {
+                if let Some(id) = id {
+                    self.keep_as_it_was(id);
+                }
+                Err(reason)
+            }
         };
         match taken {
             Ok(ended) if self.open.is_empty() || !ended.is_empty() => self.tell(ended),
@@ -304,7 +396,10 @@ impl Following {
             Err(reason) => {
                 self.refused += 1;
                 self.listeners.metrics.event_refused();
-                tracing::error!(%reason, "an event is refused, what was known of it stays");
+                tracing::error!(%reason, "an event is refused, its last good version stays");
+                if self.open.is_empty() {
+                    self.tell(Vec::new());
+                }
             }
         }
         if self.open.is_empty() {
@@ -312,13 +407,54 @@ impl Following {
         }
     }
 
+    fn set(&mut self, event: Event) -> Result<Vec<EventId>, String> {
+        let (id, requests) = (event.id.clone(), event.requests.len());
+        match self.book.set(event) {
+            Ok(()) => {
+                tracing::info!(event = %id, requests, "event set");
+                self.spoiled.remove(&id);
+                self.set_here.insert(id);
+                Ok(Vec::new())
+            }
+            Err(error) => {
+                self.keep_as_it_was(id);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// The latest record of an event is refused: the topic may no longer hold the one before it, but the ledger does.
+    fn keep_as_it_was(&mut self, id: EventId) {
+        if !self.set_here.contains(&id) {
+            match self.book.set_kept(&id) {
+                Ok(true) => {
+                    tracing::info!(event = %id, "event set, as the ledger has it");
+                    self.set_here.insert(id.clone());
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(event = %id, %error, "an event cannot be used as the ledger has it")
+                }
+            }
+        }
+        self.spoiled.insert(id);
+    }
+
+    fn look_for_undescribed(&mut self) {
+        match self.book.undescribed() {
+            Ok(undescribed) => self.undescribed = undescribed,
+            Err(error) => tracing::error!(%error, "which requests are open cannot be read"),
+        }
+    }
+
     fn say(&self) {
         let (known, refused) = (self.book.events.len(), self.refused);
-        self.listeners.status.set_check(
-            Check::Events,
-            true,
-            format!("{known} events, {refused} records refused"),
-        );
+        let mut detail = format!("{known} events, {refused} records refused");
+        if !self.spoiled.is_empty() {
+            let spoiled: Vec<&str> = self.spoiled.iter().map(EventId::as_str).collect();
+            detail.push_str(&format!(", among them the latest of {}", spoiled.join(", ")));
+        }
+        self.listeners.status.set_check(Check::Events, true, with_undescribed(detail, &self.undescribed));
     }
 
     fn tell(&self, ended: Vec<EventId>) {
@@ -328,32 +464,43 @@ impl Following {
     }
 }
 
+/// What the check says, with the open requests that nobody will close.
+fn with_undescribed(detail: String, undescribed: &[String]) -> String {
+    if undescribed.is_empty() {
+        return detail;
+    }
+    format!("{detail}; open requests that no event describes, nobody closes them: {}", undescribed.join(", "))
+}
+
 enum Change {
     Set(Box<Event>),
     End(EventId),
-    Refused(String),
+    /// Of which event, where the key tells, and why.
+    Refused(Option<EventId>, String),
 }
 
 fn read(message: &BorrowedMessage<'_>) -> Change {
     let name =
         format!("topic {}, partition {}, offset {}", message.topic(), message.partition(), message.offset());
     let Some(key) = message.key().and_then(|key| std::str::from_utf8(key).ok()) else {
-        return Change::Refused(format!("{name}: no key; it must be the event's id"));
+        return Change::Refused(None, format!("{name}: no key; it must be the event's id"));
     };
-    let Some(value) = message.payload() else {
-        return match EventId::new(key) {
-            Ok(id) => Change::End(id),
-            Err(error) => Change::Refused(format!("{name}: the key is no event's id: {error}")),
-        };
+    let id = match EventId::new(key) {
+        Ok(id) => id,
+        Err(error) => {
+            return Change::Refused(None, format!("{name}: the key is no event's id: {error}"));
+        }
     };
+    let Some(value) = message.payload() else { return Change::End(id) };
     let Ok(text) = std::str::from_utf8(value) else {
-        return Change::Refused(format!("{name}: the value is not UTF-8"));
+        return Change::Refused(Some(id), format!("{name}: the value is not UTF-8"));
     };
     match read_event(&name, text) {
-        Ok(event) if event.id.as_str() == key => Change::Set(Box::new(event)),
+        Ok(event) if event.id == id => Change::Set(Box::new(event)),
         Ok(event) => {
-            Change::Refused(format!("{name}: the key is {key}, but the value describes event {}", event.id))
+            let reason = format!("{name}: the key is {key}, but the value describes event {}", event.id);
+            Change::Refused(Some(id), reason)
         }
-        Err(error) => Change::Refused(error.to_string()),
+        Err(error) => Change::Refused(Some(id), error.to_string()),
     }
 }

@@ -4,6 +4,7 @@
 //! survives a power cut.
 
 mod announce;
+mod events;
 mod known;
 mod mend;
 mod opened;
@@ -32,7 +33,7 @@ use crate::{
 };
 
 /// Raised with each change of the tables.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 
 const TABLES: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -54,6 +55,9 @@ const TABLES: &str = "
     CREATE TABLE homes (                    -- the partitions that an event's items came from
         event TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
         PRIMARY KEY (event, topic, partition)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE events (                   -- the last good version of each event of the event topic
+        event TEXT NOT NULL PRIMARY KEY, described TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE outbox (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
