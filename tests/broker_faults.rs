@@ -89,6 +89,12 @@ fn a_broker_that_goes_and_comes_back_costs_nothing_but_time() {
     sending.join().unwrap();
     await_finished(&mut daemon, &broker, &[&topic]);
     assert!(daemon.is_ready(), "{:?}", daemon.get("/ready"));
+    let warned: Vec<Value> = daemon.log_lines().into_iter().filter(|line| line["level"] == "WARN").collect();
+    for said in ["no broker answers", "a broker answers again"] {
+        let times = warned.iter().filter(|line| line["message"].as_str().unwrap().starts_with(said)).count();
+        assert_eq!(times, 2, "{said:?} twice: {warned:#?}");
+    }
+    assert!(warned.len() <= 12, "{warned:#?}");
     assert_eq!(daemon.metric("nuggetd_gap_records_total", &[]).unwrap_or(0.0), 0.0);
     assert_eq!(daemon.stop(), Ended::Code(0));
     assert_holds(&config, "A", &REQUESTS, &all);
@@ -147,6 +153,9 @@ fn a_broker_that_is_away_at_the_start_is_named() {
     let (ended, error) = error_of(&mut daemon);
     assert_eq!(ended, Ended::Code(75), "{error}");
     assert!(error.contains(&address), "{error}");
+    let event = daemon.log_lines().pop().unwrap();
+    assert_eq!((&event["level"], &event["exit"]), (&"ERROR".into(), &75.into()), "{event}");
+    assert!(event["message"].as_str().unwrap().contains(&address), "{event}");
 }
 
 #[test]

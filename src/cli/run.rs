@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{ConfigFlags, Exit, Failure, Outcome, interrupt, start};
+use super::{ConfigFlags, Exit, Failure, Outcome, in_words, interrupt, start};
 use crate::{
     daemon::{self, DaemonError},
     feed::kafka::FeedError,
@@ -10,6 +10,7 @@ use crate::{
     kafka::ClusterError,
     ledger::LedgerError,
     request::RunError,
+    telemetry,
 };
 
 /// Run the daemon beside a broker.
@@ -23,8 +24,14 @@ impl RunCommand {
     pub(super) fn run(self) -> Outcome {
         let config = start(&self.config)?;
         let stop = interrupt::requested()?;
-        daemon::run(&config, &stop).map_err(failure)?;
-        Ok(Exit::Done)
+        let ended = daemon::run(&config, &stop).map_err(failure);
+        if let Err(failure) = &ended
+            && !telemetry::is_pretty(&config.log)
+        {
+            // Whoever gathers JSON lines does not see the plain one
+            tracing::error!(exit = failure.exit as u8, "{}", in_words(&failure.error));
+        }
+        ended.map(|()| Exit::Done)
     }
 }
 

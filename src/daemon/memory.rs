@@ -16,7 +16,7 @@ use rdkafka::{
 
 use crate::{
     config::{KafkaConfig, TopicsConfig},
-    kafka::{ClientError, LogContext, reader_config},
+    kafka::{ClientError, LogContext, is_absence, reader_config},
     ledger::{Heard, Ledger, LedgerError, read_nugget_key},
     model::{Nugget, Offsets, RequestStatus},
 };
@@ -147,6 +147,7 @@ impl Memory {
                 }
                 // Of one topic alone the event says enough
                 Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+                Some(Err(error)) if is_absence(&error) => {}
                 Some(Err(error)) => {
                     tracing::warn!(topic, %error, "reading what is known failed, it is tried again");
                 }

@@ -1,7 +1,7 @@
 //! librdkafka's own log lines and errors, as the daemon's.
 //!
 //! librdkafka reconnects and repeats by itself, and it leaves out of its lines what is secret. So what it calls an error
-//! is a warning here; an error is what no repetition will mend.
+//! is only information here: whoever waits for the brokers says so once. An error is what no repetition will mend.
 
 use rdkafka::{
     ClientContext,
@@ -43,10 +43,14 @@ pub fn log_line(level: RDKafkaLogLevel, facility: &str, line: &str) {
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
             tracing::error!(target: TARGET, facility, "{line}");
         }
-        RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning => {
+        // What it thinks of its configuration a person must know
+        RDKafkaLogLevel::Warning if facility == "CONFWARN" => {
             tracing::warn!(target: TARGET, facility, "{line}");
         }
-        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(target: TARGET, facility, "{line}"),
+        RDKafkaLogLevel::Error
+        | RDKafkaLogLevel::Warning
+        | RDKafkaLogLevel::Notice
+        | RDKafkaLogLevel::Info => tracing::info!(target: TARGET, facility, "{line}"),
         RDKafkaLogLevel::Debug => tracing::debug!(target: TARGET, facility, "{line}"),
     }
 }
@@ -61,8 +65,21 @@ pub fn log_error(error: &KafkaError, reason: &str) {
     if code.is_some_and(|code| LASTING.contains(&code)) {
         tracing::error!(target: TARGET, ?code, "{reason}");
     } else {
-        tracing::warn!(target: TARGET, ?code, "{reason}");
+        tracing::info!(target: TARGET, ?code, "{reason}");
     }
+}
+
+/// Whether an error says only that brokers are away.
+pub fn is_absence(error: &KafkaError) -> bool {
+    let code = error.rdkafka_error_code();
+    code.is_some_and(|code| {
+        [
+            RDKafkaErrorCode::AllBrokersDown,
+            RDKafkaErrorCode::BrokerTransportFailure,
+            RDKafkaErrorCode::Resolve,
+        ]
+        .contains(&code)
+    })
 }
 
 /// Why a topic did not take a record, in plain words.

@@ -10,4 +10,4 @@ mod properties;
 
 pub use client::{ClientError, Fault, admin_config, check, consumer_config, producer_config, reader_config};
 pub use cluster::{Cluster, ClusterError, Group, forgets};
-pub use log::{LogContext, log_error, log_line, refusal};
+pub use log::{LogContext, is_absence, log_error, log_line, refusal};

@@ -15,12 +15,7 @@ use crate::config::{LogConfig, LogFormat};
 pub fn start(config: &LogConfig) {
     // The level was checked when the configuration was read
     let filter = EnvFilter::try_new(&config.level).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let terminal = io::stderr().is_terminal();
-    let pretty = match config.format {
-        LogFormat::Auto => terminal,
-        LogFormat::Pretty => true,
-        LogFormat::Json => false,
-    };
+    let (terminal, pretty) = (io::stderr().is_terminal(), is_pretty(config));
     let registry = tracing_subscriber::registry().with(filter);
     let lines = fmt::layer().with_writer(io::stderr);
     let started = if pretty {
@@ -35,6 +30,15 @@ pub fn start(config: &LogConfig) {
         }));
         let format = if pretty { "pretty" } else { "json" };
         tracing::info!(format, level = config.level, "logging has started");
+    }
+}
+
+/// Whether lines are for people; else each is a JSON object.
+pub fn is_pretty(config: &LogConfig) -> bool {
+    match config.format {
+        LogFormat::Auto => io::stderr().is_terminal(),
+        LogFormat::Pretty => true,
+        LogFormat::Json => false,
     }
 }
 

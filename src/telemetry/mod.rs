@@ -15,7 +15,7 @@ pub use labels::{
     Check, CommitOutcome, Copy, Heart, MessageOutcome, Pause, Phase, PublishFailure, Rebalance, RunOutcome,
     Scored, Stage, Token,
 };
-pub use logging::start;
+pub use logging::{is_pretty, start};
 pub use metrics::Metrics;
 pub use state::{
     CheckView, HeartView, IndexSize, OpenRequest, Outbox, PartitionView, Queue, RecordPosition, Runs,

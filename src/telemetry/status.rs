@@ -107,9 +107,10 @@ impl Status {
         self.heart(heart).store(AT_REST, Ordering::Relaxed);
     }
 
-    /// Whether a check holds, and why.
-    pub fn set_check(&self, check: Check, ok: bool, detail: impl Into<String>) {
-        self.told().checks.insert(check, (ok, detail.into()));
+    /// Whether a check holds, and why. Gives whether that is news.
+    pub fn set_check(&self, check: Check, ok: bool, detail: impl Into<String>) -> bool {
+        let before = self.told().checks.insert(check, (ok, detail.into()));
+        before.is_none_or(|(held, _)| held != ok)
     }
 
     /// A partition came to this instance.

@@ -126,6 +126,8 @@ pub(super) struct Group {
     /// Partitions of which the end was told, with where it was.
     ended: Mutex<BTreeMap<(Arc<str>, i32), i64>>,
     pub(super) paused: AtomicBool,
+    /// Whether a broker was connected when librdkafka last told.
+    pub(super) connected: AtomicBool,
     /// Told to end.
     pub(super) stopping: Arc<AtomicBool>,
     /// Why the daemon must stop.
@@ -151,6 +153,7 @@ impl Group {
             assigned: Mutex::default(),
             ended: Mutex::default(),
             paused: AtomicBool::new(false),
+            connected: AtomicBool::new(false),
             stopping: Arc::default(),
             fatal: Mutex::default(),
         }
@@ -339,8 +342,10 @@ impl ClientContext for Group {
     /// Tells how far each partition is from its end, and which are at it. librdkafka's own event of a partition's end
     /// does not say which topic it is of.
     fn stats(&self, statistics: Statistics) {
-        if statistics.brokers.values().any(|broker| broker.state == "UP") {
-            self.status.set_check(Check::Broker, true, "connected");
+        let connected = statistics.brokers.values().any(|broker| broker.state == "UP");
+        self.connected.store(connected, Ordering::Relaxed);
+        if connected && self.status.set_check(Check::Broker, true, "connected") {
+            tracing::warn!("a broker answers again, going on");
         }
         for (name, topic) in &statistics.topics {
             let name = self.topic(name);

@@ -327,9 +327,15 @@ fn failed(consumer: &BaseConsumer<Group>, group: &Group, error: &KafkaError) -> 
             tracing::warn!("polls came too late for max.poll.interval.ms, the group is joined again");
             Ok(())
         }
-        RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::BrokerTransportFailure => {
-            group.status.set_check(Check::Broker, false, code.to_string());
-            tracing::warn!(%code, "no broker answers, it is tried again");
+        // One broker of several may go
+        RDKafkaErrorCode::BrokerTransportFailure if group.connected.load(Ordering::Relaxed) => Ok(()),
+        RDKafkaErrorCode::AllBrokersDown
+        | RDKafkaErrorCode::BrokerTransportFailure
+        | RDKafkaErrorCode::Resolve => {
+            group.connected.store(false, Ordering::Relaxed);
+            if group.status.set_check(Check::Broker, false, code.to_string()) {
+                tracing::warn!(%code, "no broker answers, everything waits and is tried again");
+            }
             Ok(())
         }
         _ => {
