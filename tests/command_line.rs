@@ -14,6 +14,16 @@ use serde_json::{Value, json};
 use support::{DAY, Folder, Ran, START, event, nuggetd, read_lines, root, run, run_with_input, tweet};
 
 #[test]
+fn a_daemon_without_events_is_configured_wrongly() {
+    let folder = Folder::new();
+    let config = folder.write("nuggetd.toml", "[[source]]\ntopic = \"items\"\n");
+    let data_dir = format!("data_dir={}", folder.path("data").display());
+    let ran = run(&["run", "--config", config.to_str().unwrap(), "--set", &data_dir]);
+    assert_eq!(ran.code, 64, "{}", ran.stderr);
+    assert!(ran.stderr.contains("set events.files, topics.events or both"), "{}", ran.stderr);
+}
+
+#[test]
 fn the_demo_tells_three_days_and_which_models_took_part() {
     let ran = run(&["demo"]).done();
     let days: Vec<&str> =

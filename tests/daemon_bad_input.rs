@@ -215,7 +215,7 @@ fn a_poison_record_at_the_end_of_its_partition_is_passed() {
         &topic,
         [
             record(&good(1, 10)).in_partition(0),
-            Record::new("BAD", "poison").in_partition(0),
+            Record::new("BAD", "poison").in_partition(0).header("trace", "7").header("error_code", "theirs"),
             Record::tombstone("BAD").in_partition(1),
         ],
     );
@@ -225,7 +225,16 @@ fn a_poison_record_at_the_end_of_its_partition_is_passed() {
         broker.committed(&config.group, &topic) == [Some(2), Some(1)]
     });
     assert_eq!(daemon.stop(), Ended::Code(0));
-    assert_eq!(broker.read_all(&config.dead_letters).len(), 1);
+    let letters = broker.read_all(&config.dead_letters);
+    assert_eq!(letters.len(), 1);
+    let named = |name: &str| -> Vec<String> {
+        let of_name = letters[0].headers.iter().filter(|(key, _)| key == name);
+        of_name.map(|(_, value)| String::from_utf8(value.clone().unwrap()).unwrap()).collect()
+    };
+    assert_eq!(
+        (named("trace"), named("error_code")),
+        (vec!["7".into()], vec!["theirs".into(), "bad_json".into()])
+    );
     // And it does not come again
     let mut daemon = Daemon::start(&config);
     await_committed(&mut daemon, &broker, &topic);

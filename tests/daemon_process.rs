@@ -460,7 +460,9 @@ fn a_run_that_panics_names_the_damaged_shard_or_stays_in_sight() {
         files.filter(|path| path.extension().is_some_and(|ending| ending == "idx")).collect();
     let config = config.set(&["schedule.idle=1s"]);
 
-    postings.iter().for_each(|file| spoil(file, true));
+    for file in &postings {
+        spoil(file, true);
+    }
     let mut daemon = Daemon::start(&config);
     await_logged(&mut daemon, "a run failed by a fault of nuggetd");
     wait_until(LIMIT, "the failed run is told of", || {
@@ -474,7 +476,9 @@ fn a_run_that_panics_names_the_damaged_shard_or_stays_in_sight() {
     assert_eq!(daemon.log().lines().count(), daemon.log_lines().len(), "a line is no JSON: {}", daemon.log());
     assert!(daemon.has_logged("a thread panicked"), "{}", daemon.log());
 
-    postings.iter().for_each(|file| spoil(file, false));
+    for file in &postings {
+        spoil(file, false);
+    }
     let mut daemon = Daemon::start(&config);
     assert_eq!(daemon.wait_for_any_end(LIMIT), Ended::Code(70), "{}", daemon.log());
     let log = daemon.log();

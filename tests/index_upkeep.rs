@@ -233,6 +233,18 @@ fn a_rebuild_goes_back_to_the_first_item() {
     assert!(said.contains("read again from 20") && !said.contains("nothing was changed"), "{said}");
     assert!(!replayed.shard("E-1-r1").exists() && replayed.shard("E-1-r0").exists());
     assert_eq!(replayed.positions()[0].2, 20);
+    let verified = replayed.index(&["verify"]).done().stdout;
+    assert!(verified.contains("E-1-r1: it was removed, the next start builds it anew"), "{verified}");
+    replayed.index(&["stats"]).done();
+    // Removed by hand, nothing has it built anew
+    fs::remove_dir_all(replayed.shard("E-1-r0")).unwrap();
+    let stats = replayed.index(&["stats"]);
+    assert_eq!(stats.code, 1, "{}", stats.stdout);
+    assert!(
+        stats.stdout.contains("missing, revision 0") && stats.stderr.contains("is missing"),
+        "{}",
+        stats.stderr
+    );
     // All of the event
     replayed.index(&["rebuild", "--event", "E-1", "--yes"]).done();
     assert!(!replayed.shard("E-1-r0").exists());

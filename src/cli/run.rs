@@ -40,6 +40,7 @@ fn failure(error: DaemonError) -> Failure {
         DaemonError::Http(error) if error.is_in_use() => Exit::TryAgain,
         DaemonError::Rerank(error) if error.is_of_configuration() => Exit::BadConfiguration,
         DaemonError::NoSource
+        | DaemonError::NoEvents
         | DaemonError::Client(_)
         | DaemonError::Http(_)
         | DaemonError::Forgetful { .. } => Exit::BadConfiguration,

@@ -433,7 +433,7 @@ impl Following {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::error!(event = %id, %error, "an event cannot be used as the ledger has it")
+                    tracing::error!(event = %id, %error, "an event cannot be used as the ledger has it");
                 }
             }
         }
@@ -452,7 +452,7 @@ impl Following {
         let mut detail = format!("{known} events, {refused} records refused");
         if !self.spoiled.is_empty() {
             let spoiled: Vec<&str> = self.spoiled.iter().map(EventId::as_str).collect();
-            detail.push_str(&format!(", among them the latest of {}", spoiled.join(", ")));
+            detail = format!("{detail}, among them the latest of {}", spoiled.join(", "));
         }
         self.listeners.status.set_check(Check::Events, true, with_undescribed(detail, &self.undescribed));
     }

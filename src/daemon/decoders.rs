@@ -110,7 +110,7 @@ impl Source {
             let refusal =
                 Refusal::new(RefusalCode::BadShape, "nuggetd failed over this record; please report it");
             let payload = record.payload.clone().unwrap_or_default();
-            Outcome::Read(Vec::new(), vec![Letter { refusal, key: record.key.clone(), payload }])
+            Outcome::Read(Vec::new(), vec![letter_of(record, refusal, payload)])
         });
         Read {
             source: record.source,
@@ -133,7 +133,7 @@ impl Source {
             Ok(inner) => self.decoding.read(inner, preparer),
             Err(refusal) => Readout::Refused(refusal),
         };
-        let letter = |refusal, payload| Letter { refusal, key: record.key.clone(), payload };
+        let letter = |refusal, payload| letter_of(record, refusal, payload);
         match readout {
             Readout::Refused(refusal) if self.skips(&refusal) => Outcome::Skipped,
             Readout::Refused(refusal) => Outcome::Read(Vec::new(), vec![letter(refusal, payload.clone())]),
@@ -154,6 +154,10 @@ impl Source {
     fn skips(&self, refusal: &Refusal) -> bool {
         self.unrouted == Unrouted::Skip && refusal.code == RefusalCode::UnknownEvent
     }
+}
+
+fn letter_of(record: &KafkaRecord, refusal: Refusal, payload: Vec<u8>) -> Letter {
+    Letter { refusal, key: record.key.clone(), payload, headers: record.headers.clone() }
 }
 
 /// What stands in Confluent's frame.
@@ -200,6 +204,7 @@ mod tests {
             timestamp: None,
             key: Some(key.to_vec()),
             payload: payload.map(<[u8]>::to_vec),
+            headers: Vec::new(),
         };
         let digests = [
             digest(&record(Some(b"a"), b"k")),

@@ -81,6 +81,9 @@ pub enum DaemonError {
     /// No `[[source]]`.
     #[error("no item topic is configured: add a [[source]] section with its topic")]
     NoSource,
+    /// No event can come.
+    #[error("there are no events: set events.files, topics.events or both")]
+    NoEvents,
     /// The event files.
     #[error(transparent)]
     Events(#[from] EventsError),
@@ -109,7 +112,7 @@ pub enum DaemonError {
     /// Another cluster than before.
     #[error(
         "the positions in {path} are of cluster {before}, the brokers are of {now}; if that was meant, `nuggetd index \
-         reset-positions` begins the topics again"
+         reset-positions --yes` begins the topics again"
     )]
     OtherCluster {
         /// The ledger's folder.
@@ -146,29 +149,15 @@ pub enum DaemonError {
     /// The metrics.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
-    /// What the ledger knows is no longer there.
-    #[error(
-        "shard {path} holds {held} items, the ledger knows {known}; `nuggetd index rebuild --event {event} --request \
-         {request} --yes` has it built anew from Kafka"
-    )]
-    Vanished {
-        /// The shard's folder.
-        path: PathBuf,
-        /// Items in it.
-        held: u32,
-        /// Items that a run saw.
-        known: u32,
-        /// Its event.
-        event: EventId,
-        /// Its request.
-        request: crate::model::RequestId,
-    },
+    /// What the ledger knows is no longer there: a line for each shard.
+    #[error("{}", .0.join("\n"))]
+    Vanished(Vec<String>),
     /// Something a person must decide, or that only time mends.
     #[error("{0}")]
     Stopped(String),
     /// No room on the disk.
     #[error(
-        "the disk of {path} is full, nothing that was acknowledged is lost; free some space and start again: {reason}"
+        "the disk of {path} is full, or a file may grow no more; nothing that was acknowledged is lost; free some space and start again: {reason}"
     )]
     DiskFull {
         /// The data folder.
@@ -433,7 +422,16 @@ impl Daemon {
 
     /// What is ours and could not be published; nothing where all of it was after all.
     fn unsent(&self) -> Result<Option<DaemonError>, DaemonError> {
-        let waiting = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).waiting_by_event()?;
+        // Whoever holds the ledger may hold it for long; then something else does not end either
+        let mut waiting = None;
+        wait_for(
+            || {
+                waiting = self.ledger.try_lock().ok().map(|ledger| ledger.waiting_by_event());
+                waiting.is_some()
+            },
+            Duration::from_millis(200),
+        );
+        let waiting = waiting.transpose()?.unwrap_or_default();
         let ours = waiting.into_iter().filter(|(event, _)| self.owned.has(event));
         let batches: u64 = ours.map(|(_, batches)| batches).sum();
         if batches == 0 {
@@ -477,7 +475,7 @@ fn leave(mut feed: KafkaFeed, mut publisher: Publisher) {
 }
 
 /// Waits until something holds; false where the time is up.
-fn wait_for(holds: impl Fn() -> bool, limit: Duration) -> bool {
+fn wait_for(mut holds: impl FnMut() -> bool, limit: Duration) -> bool {
     let until = Instant::now() + limit;
     while !holds() {
         if Instant::now() >= until {
@@ -541,9 +539,7 @@ fn notices_to(arrivals: &Sender<Arrival>) -> Box<dyn Fn(Notice) -> bool + Send> 
 fn read_files(config: &Config) -> Result<Vec<Event>, DaemonError> {
     if config.events.files.is_empty() {
         if config.topics.events.is_empty() {
-            return Err(DaemonError::Stopped(
-                "no events are configured: set events.files or topics.events".to_owned(),
-            ));
+            return Err(DaemonError::NoEvents);
         }
         return Ok(Vec::new());
     }
@@ -599,6 +595,7 @@ fn prepare_cluster(config: &Config, client_id: &str, ledger: &Mutex<Ledger>) -> 
         }
     }
     let topics = &config.topics;
+    let mut tells = true;
     for (topic, compacted) in [
         (&topics.events, true),
         (&topics.nuggets, true),
@@ -609,8 +606,8 @@ fn prepare_cluster(config: &Config, client_id: &str, ledger: &Mutex<Ledger>) -> 
             continue;
         }
         if cluster.partitions(topic)?.is_some() {
-            if compacted {
-                refuse_forgetful(&cluster, topic)?;
+            if compacted && tells {
+                tells = refuse_forgetful(&cluster, topic)?;
             }
             continue;
         }
@@ -634,18 +631,18 @@ fn open_reranker(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<R
     Ok(reranker)
 }
 
-/// Not every broker tells how a topic is cleaned; where one does, what is said twice after some days is said here.
-fn refuse_forgetful(cluster: &Cluster, topic: &str) -> Result<(), DaemonError> {
+/// Refuses a topic that does not remember. Gives whether the brokers tell: not every one does.
+fn refuse_forgetful(cluster: &Cluster, topic: &str) -> Result<bool, DaemonError> {
     let policy = match cluster.cleanup_policy(topic) {
         Ok(policy) => policy,
         Err(error) => {
             tracing::info!(topic, %error, "whether the topic is compacted is not told");
-            return Ok(());
+            return Ok(false);
         }
     };
     match forgets(&policy) {
         Some(fault) => Err(DaemonError::Forgetful { topic: topic.to_owned(), policy, fault }),
-        None => Ok(()),
+        None => Ok(true),
     }
 }
 
@@ -676,6 +673,7 @@ fn open_intake(
 /// removed, because the position lies behind it.
 fn refuse_vanished_shards(intake: &Intake, ledger: &Mutex<Ledger>) -> Result<(), DaemonError> {
     let requests = ledger.lock().unwrap_or_else(PoisonError::into_inner).requests()?;
+    let mut vanished = Vec::new();
     for request in requests.iter().filter(|request| request.here) {
         let Some(run) = &request.run else { continue };
         let held = intake.shards().payload(&request.key)?.map_or(0, |payload| payload.items);
@@ -683,16 +681,16 @@ fn refuse_vanished_shards(intake: &Intake, ledger: &Mutex<Ledger>) -> Result<(),
             intake.next_offset(topic, partition).is_some_and(|next| next > first)
         });
         if held == 0 && run.cutoff > 0 && is_passed && !request.first.is_empty() {
-            return Err(DaemonError::Vanished {
-                path: intake.shards().path(&request.key),
-                held,
-                known: run.cutoff,
-                event: request.key.0.clone(),
-                request: request.key.1.clone(),
-            });
+            let ((event, request), path) = (&request.key, intake.shards().path(&request.key));
+            vanished.push(format!(
+                "shard {} holds {held} items, the ledger knows {}; `nuggetd index rebuild --event {event} --request \
+                 {request} --yes` has it built anew from Kafka",
+                path.display(),
+                run.cutoff
+            ));
         }
     }
-    Ok(())
+    if vanished.is_empty() { Ok(()) } else { Err(DaemonError::Vanished(vanished)) }
 }
 
 /// Digest of what in the configuration decides results.
@@ -726,7 +724,9 @@ fn if_disk_is_full(data_dir: &Path, error: DaemonError) -> DaemonError {
             | DaemonError::Io(_)
     );
     let reason = error.to_string();
-    let says_so = ["No space left", "os error 28", "disk is full"].iter().any(|text| reason.contains(text));
+    let says_so = ["No space left", "os error 28", "disk is full", "File too large", "os error 27"]
+        .iter()
+        .any(|text| reason.contains(text));
     let is_full = free_bytes(data_dir).is_some_and(|free| free < 1 << 20);
     if is_about_state && (says_so || is_full) {
         DaemonError::DiskFull { path: data_dir.into(), reason }

@@ -205,16 +205,13 @@ impl Shared {
 
     fn panicked(&self, key: ShardKey, revision: u32, cutoff: u32) {
         let (event, request) = key.clone();
-        match damage(&shard_folder(&self.data_dir, &key)) {
-            Some(error) => {
-                tracing::error!(%event, %request, revision, %error, "a request cannot be run");
-                self.state().failed.get_or_insert(error.into());
-            }
-            None => {
-                tracing::error!(%event, %request, revision, "a run failed by a fault of nuggetd, it is run again at the next start");
-                self.state().faulty.insert(key, cutoff);
-            }
+        if let Some(error) = damage(&shard_folder(&self.data_dir, &key)) {
+            tracing::error!(%event, %request, revision, %error, "a request cannot be run");
+            self.state().failed.get_or_insert(error.into());
+            return;
         }
+        tracing::error!(%event, %request, revision, "a run failed by a fault of nuggetd, it is run again at the next start");
+        self.state().faulty.insert(key, cutoff);
     }
 
     fn count(&self, ran: &Ran) {
@@ -232,13 +229,11 @@ impl Shared {
 
 /// What is wrong with a shard whose items could not be read; nothing where it is whole.
 pub(super) fn damage(path: &Path) -> Option<IndexError> {
-    match catch_unwind(|| verify_shard(path)) {
-        Ok(read) => read.err(),
-        Err(_) => {
-            let reason = "its files cannot be read, though their checksums are right".to_owned();
-            Some(IndexError::Foreign { path: path.into(), reason })
-        }
-    }
+    let read = catch_unwind(|| verify_shard(path)).unwrap_or_else(|_| {
+        let reason = "its files cannot be read, though their checksums are right".to_owned();
+        Err(IndexError::Foreign { path: path.into(), reason })
+    });
+    read.err()
 }
 
 /// Frees the event for its next request, however the run ended.

@@ -255,7 +255,7 @@ impl Taking {
         }
         Err(DaemonError::Stopped(format!(
             "topic {topic}, partition {}: the record at {offset} is not the one that was taken; the topic was made anew. \
-             If that was meant, `nuggetd index reset-positions --topic {topic}` begins it again",
+             If that was meant, `nuggetd index reset-positions --topic {topic} --yes` begins it again",
             record.partition
         )))
     }
@@ -533,9 +533,10 @@ impl Taking {
         if !self.state.disk_full && free < least {
             self.state.disk_full = true;
             let text = format!(
-                "{free} bytes are free on the disk of {}, index.least_free is {}",
+                "{}MiB are free on the disk of {}, less than index.least_free = {}MiB",
+                free >> 20,
                 self.data_dir.display(),
-                self.config.index.least_free
+                least >> 20
             );
             tracing::error!(reason = text, "no more items are taken until there is room");
             self.status.pause(Pause::Disk, text);

@@ -271,6 +271,9 @@ impl Intake {
             return;
         }
         homes.insert((place.topic.to_owned(), place.partition));
+        if homes.len() == 2 {
+            tracing::warn!(%event, topic = place.topic, partition = place.partition, "an event's items lie in several partitions; instances that share these each publish results of their own: key the records by event");
+        }
         self.new_homes.push((event.clone(), place.topic.to_owned(), place.partition));
         self.activate(event);
     }

@@ -21,6 +21,8 @@ use crate::config::KafkaConfig;
 
 /// How often one asks again for what is not there yet.
 const AGAIN: Duration = Duration::from_millis(100);
+/// How long a broker may take to tell how a topic is configured.
+const TELLS: Duration = Duration::from_secs(3);
 
 /// Why the brokers did not answer as they should.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +120,9 @@ impl Cluster {
     pub fn cleanup_policy(&self, topic: &str) -> Result<String, ClusterError> {
         let asked = || format!("cleanup.policy of topic {topic}");
         let topics = [ResourceSpecifier::Topic(topic)];
-        let described = wait(self.admin.describe_configs(&topics, &self.options()))?;
+        // A broker that does not know the question leaves it unanswered
+        let options = AdminOptions::new().request_timeout(Some(self.patience.min(TELLS)));
+        let described = wait(self.admin.describe_configs(&topics, &options))?;
         let described = described.map_err(|error| refused(asked(), &error))?;
         let found = described.into_iter().next().ok_or_else(|| refused(asked(), &"no answer"))?;
         let found = found.map_err(|error| refused(asked(), &error))?;

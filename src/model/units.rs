@@ -74,9 +74,11 @@ macro_rules! unit {
 
 const TIME: &[(&str, i64)] = &[("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 const SIZE: &[(&str, i64)] = &[
+    ("TiB", Bytes::MIB * 1024 * 1024),
     ("GiB", Bytes::MIB * 1024),
     ("MiB", Bytes::MIB),
     ("KiB", 1024),
+    ("TB", 1_000_000_000_000),
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
     ("KB", 1_000),

@@ -29,7 +29,7 @@ pub fn start(config: &LogConfig) {
             if tracing::enabled!(tracing::Level::ERROR) { log_panic(panic) } else { usual(panic) }
         }));
         let format = if pretty { "pretty" } else { "json" };
-        tracing::info!(format, level = config.level, "logging has started");
+        tracing::debug!(format, level = config.level, "logging has started");
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{State, UpkeepError};
+use super::{
+    State, UpkeepError,
+    verify::{comes_again, least_items, must_have_items},
+};
 use crate::{
     index::{Positions, ShardKey, shard_folder, shard_stats, shards_in},
     ledger::{KnownRequest, Ledger},
@@ -23,6 +26,8 @@ pub enum ShardState {
     Elsewhere,
     /// The ledger does not know it.
     Unknown,
+    /// It is not there, and the ledger knows items of it.
+    Missing,
 }
 
 /// One shard, or a request that should have one.
@@ -115,10 +120,11 @@ impl Stats {
         let known: BTreeMap<ShardKey, KnownRequest> =
             requests.into_iter().map(|request| (request.key.clone(), request)).collect();
         let folders: BTreeSet<ShardKey> = shards_in(state.folder())?.into_iter().collect();
+        let positions = ledger.as_ref().map(Ledger::checkpoint).transpose()?.unwrap_or_default().positions;
         let mut totals = Totals::default();
         let mut shards = Vec::new();
         for key in folders.iter().chain(known.keys().filter(|key| !folders.contains(key))) {
-            shards.push(line(state, key, known.get(key), &mut totals));
+            shards.push(line(state, key, known.get(key), &positions, &mut totals));
         }
         shards.sort_by(|one, other| (&one.event, &one.request).cmp(&(&other.event, &other.request)));
         let mut partitions = Vec::new();
@@ -138,11 +144,27 @@ impl Stats {
     }
 }
 
-fn line(state: &State, key: &ShardKey, known: Option<&KnownRequest>, totals: &mut Totals) -> ShardLine {
-    let (held, error) = match shard_stats(&shard_folder(state.folder(), key)) {
+fn line(
+    state: &State,
+    key: &ShardKey,
+    known: Option<&KnownRequest>,
+    positions: &Positions,
+    totals: &mut Totals,
+) -> ShardLine {
+    let (held, mut error) = match shard_stats(&shard_folder(state.folder(), key)) {
         Ok(held) => (held, None),
         Err(error) => (None, Some(error.to_string())),
     };
+    let missing = known
+        .filter(|_| held.is_none() && error.is_none())
+        .filter(|known| must_have_items(known) && !comes_again(known, positions));
+    if let Some(known) = missing {
+        error = Some(format!(
+            "shard {} is missing, the ledger knows {} or more items (`nuggetd index verify` says what mends it)",
+            shard_folder(state.folder(), key).display(),
+            least_items(known)
+        ));
+    }
     if let Some(held) = &held {
         totals.shards += 1;
         totals.items += u64::from(held.payload.items);
@@ -155,6 +177,7 @@ fn line(state: &State, key: &ShardKey, known: Option<&KnownRequest>, totals: &mu
         event: key.0.clone(),
         request: key.1.clone(),
         state: match known {
+            Some(_) if missing.is_some() => ShardState::Missing,
             None => ShardState::Unknown,
             Some(known) if !known.here => ShardState::Elsewhere,
             Some(known) if known.is_closed() => ShardState::Closed,

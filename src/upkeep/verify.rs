@@ -59,7 +59,10 @@ impl Report {
         for (number, key) in (1_u64..).zip(&keys) {
             progress(key, number, total);
             let request = known.iter().find(|request| request.key == *key);
-            report.shard(state, key, request, is_replay);
+            let comes_again = request
+                .zip(ledger.as_ref())
+                .is_some_and(|(request, known)| comes_again(request, &known.positions));
+            report.shard(state, key, request, comes_again, is_replay);
         }
         let positions = ledger.map(|known| known.positions);
         report.unknown(state, &keys, positions.as_ref())?;
@@ -92,9 +95,21 @@ impl Report {
         }
     }
 
-    fn shard(&mut self, state: &State, key: &ShardKey, request: Option<&KnownRequest>, is_replay: bool) {
+    fn shard(
+        &mut self,
+        state: &State,
+        key: &ShardKey,
+        request: Option<&KnownRequest>,
+        comes_again: bool,
+        is_replay: bool,
+    ) {
         let path = shard_folder(state.folder(), key);
         let what = match verify_shard(&path) {
+            Ok(None) if comes_again => {
+                let what = "it was removed, the next start builds it anew from Kafka";
+                self.notes.push((path, what.to_owned()));
+                return;
+            }
             Ok(held) => {
                 self.shards += u64::from(held.is_some());
                 self.items += held.as_ref().map_or(0, |payload| u64::from(payload.items));
@@ -166,12 +181,17 @@ impl Known {
     }
 }
 
-fn must_have_items(request: &KnownRequest) -> bool {
+/// Whether the request's items are yet to be read, from the first one on.
+pub(super) fn comes_again(request: &KnownRequest, positions: &Positions) -> bool {
+    request.first.iter().any(|(topic, partition, first)| positions.next(topic, partition) <= first)
+}
+
+pub(super) fn must_have_items(request: &KnownRequest) -> bool {
     request.here && least_items(request) > 0
 }
 
 /// A request is known since its first item, and each of its runs saw a number of them.
-fn least_items(request: &KnownRequest) -> u32 {
+pub(super) fn least_items(request: &KnownRequest) -> u32 {
     let run = request.run.as_ref().map_or(0, |run| run.cutoff);
     let first = u32::from(!request.first.is_empty());
     run.max(request.closed_with.unwrap_or(0)).max(first)

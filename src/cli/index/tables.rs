@@ -77,7 +77,7 @@ fn cells(line: &ShardLine) -> Vec<String> {
 }
 
 fn state(line: &ShardLine) -> String {
-    if line.error.is_some() {
+    if line.error.is_some() && line.state != ShardState::Missing {
         return "unreadable".to_owned();
     }
     let state = match line.state {
@@ -85,6 +85,7 @@ fn state(line: &ShardLine) -> String {
         ShardState::Closed => "closed",
         ShardState::Elsewhere => "elsewhere",
         ShardState::Unknown => "unknown",
+        ShardState::Missing => "missing",
     };
     match line.revision {
         Some(revision) if line.run_waits => format!("{state}, revision {revision} waits"),

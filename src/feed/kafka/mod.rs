@@ -36,12 +36,21 @@ pub struct KafkaRecord {
     pub key: Option<Vec<u8>>,
     /// The value; nothing = a tombstone.
     pub payload: Option<Vec<u8>>,
+    /// The headers, in their order.
+    pub headers: RecordHeaders,
 }
+
+/// A record's headers: each with a name and mostly a value.
+pub type RecordHeaders = Vec<(String, Option<Vec<u8>>)>;
 
 impl KafkaRecord {
     /// The bytes that it holds.
     pub fn bytes(&self) -> usize {
-        self.payload.as_ref().map_or(0, Vec::len) + self.key.as_ref().map_or(0, Vec::len)
+        let of_header =
+            |(name, value): &(String, Option<Vec<u8>>)| name.len() + value.as_ref().map_or(0, Vec::len);
+        self.payload.as_ref().map_or(0, Vec::len)
+            + self.key.as_ref().map_or(0, Vec::len)
+            + self.headers.iter().map(of_header).sum::<usize>()
     }
 }
 

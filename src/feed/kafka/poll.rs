@@ -15,11 +15,11 @@ use rdkafka::{
     Message, Offset, Timestamp, TopicPartitionList,
     consumer::{BaseConsumer, CommitMode, Consumer, ConsumerGroupMetadata, RebalanceProtocol},
     error::{KafkaError, RDKafkaErrorCode},
-    message::BorrowedMessage,
+    message::{BorrowedHeaders, BorrowedMessage, Headers},
 };
 
 use super::{
-    Batch, Budget, Hold, KafkaRecord, Notice,
+    Batch, Budget, Hold, KafkaRecord, Notice, RecordHeaders,
     group::{Group, Outgoing, lock},
 };
 use crate::{
@@ -233,6 +233,7 @@ fn keep(group: &Group, message: &BorrowedMessage<'_>) -> bool {
         timestamp,
         key: message.key().map(<[u8]>::to_vec),
         payload: message.payload().map(<[u8]>::to_vec),
+        headers: message.headers().map(headers).unwrap_or_default(),
     };
     let bytes = record.bytes();
     group.budget.read(1, bytes as u64);
@@ -240,6 +241,10 @@ fn keep(group: &Group, message: &BorrowedMessage<'_>) -> bool {
     outgoing.bytes += bytes;
     outgoing.records.push(record);
     outgoing.records.len() >= BATCH_RECORDS || outgoing.bytes >= BATCH_BYTES
+}
+
+fn headers(of: &BorrowedHeaders) -> RecordHeaders {
+    of.iter().map(|header| (header.key.to_owned(), header.value.map(<[u8]>::to_vec))).collect()
 }
 
 /// Waits a moment for those who take items. Most often that is enough, and a pause would cost more: librdkafka throws away
@@ -420,7 +425,7 @@ pub fn report_gap(metrics: &Metrics, topic: &str, partition: i32, position: i64,
 pub fn changed_topic(topic: &str, partition: i32, position: i64, high: i64) -> String {
     format!(
         "topic {topic}, partition {partition}: the position is {position}, but the topic ends at {high}; it was made \
-         anew or cut off. If that was meant, `nuggetd index reset-positions --topic {topic}` begins it again"
+         anew or cut off. If that was meant, `nuggetd index reset-positions --topic {topic} --yes` begins it again"
     )
 }
 
@@ -432,7 +437,7 @@ fn refuse_missing_topics(consumer: &BaseConsumer<Group>, group: &Group) -> Resul
         });
         if !exists {
             return Err(FeedError::Stopped(format!(
-                "topic {topic} does not exist any more; if it is made anew, `nuggetd index reset-positions --topic {topic}` begins it again"
+                "topic {topic} does not exist any more; if it is made anew, `nuggetd index reset-positions --topic {topic} --yes` begins it again"
             )));
         }
     }

@@ -17,12 +17,13 @@ use rdkafka::{
     ClientContext,
     config::RDKafkaLogLevel,
     error::{KafkaError, RDKafkaErrorCode},
-    message::{Header, Message, OwnedHeaders},
+    message::{Header, Headers, Message, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext},
 };
 
 use crate::{
     config::KafkaConfig,
+    feed::kafka::RecordHeaders,
     intake::DeadLetters,
     kafka::{ClientError, log_error, log_line, producer_config, refusal},
     model::Refusal,
@@ -39,6 +40,8 @@ const LARGEST: usize = 32 << 20;
 const LARGEST_LETTER: &str = "34603008";
 /// The header that gives the size of what was too large for the topic.
 const LEFT_OUT: &str = "left_out_bytes";
+/// The headers that every letter has besides the record's own.
+const OURS: usize = 6;
 /// Longest message in a header, in bytes.
 const LONGEST_MESSAGE: usize = 1_000;
 
@@ -51,6 +54,8 @@ pub struct Letter {
     pub key: Option<Vec<u8>>,
     /// The record's bytes as they came; of a refused part, the part's.
     pub payload: Vec<u8>,
+    /// The record's own headers.
+    pub headers: RecordHeaders,
 }
 
 /// The dead-letter topic.
@@ -105,10 +110,12 @@ impl ProducerContext for Confirmations {
             let size = message.payload_len() + message.key_len();
             let mut refused = self.refused();
             if code == Some(RDKafkaErrorCode::MessageSizeTooLarge)
-                && size > 0
                 && let Some(headers) = message.headers()
+                && (size > 0 || headers.count() > OURS + 1)
             {
-                refused.too_large.push((headers.detach(), size));
+                // The record's own headers are left out with its bytes: they may be what is too large
+                let ours = headers.iter().skip(headers.count().saturating_sub(OURS));
+                refused.too_large.push((ours.fold(OwnedHeaders::new(), OwnedHeaders::insert), size));
                 return;
             }
             refused.failed.get_or_insert_with(|| refusal(message.topic(), error));
@@ -135,7 +142,7 @@ impl KafkaDeadLetters {
     pub fn keep(&self, letter: &Letter, source: (&str, i32, u64)) -> io::Result<()> {
         let (topic, partition, offset) = source;
         let message: String = letter.refusal.message.chars().take(LONGEST_MESSAGE).collect();
-        let headers = OwnedHeaders::new_with_capacity(6)
+        let ours = OwnedHeaders::new_with_capacity(OURS)
             .insert(Header { key: "error_code", value: Some(letter.refusal.code.as_str()) })
             .insert(Header { key: "error_message", value: Some(&message) })
             .insert(Header { key: "source_topic", value: Some(topic) })
@@ -143,9 +150,17 @@ impl KafkaDeadLetters {
             .insert(Header { key: "source_offset", value: Some(&offset.to_string()) })
             .insert(Header { key: "app_version", value: Some(env!("CARGO_PKG_VERSION")) });
         let size = letter.payload.len() + letter.key.as_ref().map_or(0, Vec::len);
-        if size > LARGEST {
-            return self.send_without_bytes(headers, size);
+        let of_headers: usize =
+            letter.headers.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum();
+        if size + of_headers > LARGEST {
+            return self.send_without_bytes(ours, size);
         }
+        // Whoever asks for a header by name is given the last one
+        let mut headers = OwnedHeaders::new_with_capacity(letter.headers.len() + OURS);
+        for (key, value) in &letter.headers {
+            headers = headers.insert(Header { key, value: value.as_ref() });
+        }
+        let headers = ours.iter().fold(headers, OwnedHeaders::insert);
         let mut record = BaseRecord::to(&self.topic).payload(&letter.payload).headers(headers);
         if let Some(key) = &letter.key {
             record = record.key(key);

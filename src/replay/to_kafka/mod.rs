@@ -227,9 +227,18 @@ impl ToKafka {
         let topics = &self.config.topics;
         let replication = topics.replication;
         let missing = |name: &str| ToKafkaError::NoSuchTopic(name.to_owned(), cluster.brokers().join(", "));
-        if cluster.partitions(topic)?.is_none() {
-            let partitions = self.create.ok_or_else(|| missing(topic))?;
-            cluster.create(topic, partitions, replication, false)?;
+        match (cluster.partitions(topic)?, self.create) {
+            (None, None) => return Err(missing(topic)),
+            (None, Some(partitions)) => cluster.create(topic, partitions, replication, false)?,
+            (Some(there), Some(asked)) if usize::try_from(asked) != Ok(there) => {
+                tracing::warn!(
+                    topic,
+                    partitions = there,
+                    asked,
+                    "the topic is there already and stays as it is"
+                );
+            }
+            (Some(_), _) => {}
         }
         if !self.publish_events {
             return Ok(());
@@ -294,6 +303,9 @@ impl ToKafka {
             if self.speed != Speed::Max || number.is_multiple_of(256) {
                 progress.at(number, stream.packed_read(), time);
             }
+        }
+        if number <= self.skip && self.skip > 0 {
+            tracing::warn!(skip = self.skip, records = number, "all records of the archive are left out");
         }
         sender.finish()
     }

@@ -79,6 +79,8 @@ fn ready_answers_503_with_what_is_missing_and_200_once_all_holds() {
             "intake",
             "index",
             "publisher",
+            "runs",
+            "dead_letters",
             "phase"
         ]
     );

@@ -242,7 +242,7 @@ impl Daemon {
     pub(crate) fn wait(&mut self, limit: Duration) -> Ended {
         let ended = self.wait_for_any_end(limit);
         let log = self.log();
-        assert!(!log.contains("panicked"), "{log}");
+        assert!(!log.contains("a thread panicked") && !log.contains("panicked at"), "{log}");
         ended
     }
 
