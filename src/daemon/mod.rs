@@ -249,8 +249,7 @@ impl Daemon {
 
         let Telemetry { status, metrics, http } = Telemetry::start(config, &instance)?;
         let reranker = open_reranker(config, &metrics)?;
-        prepare_cluster(config, &client_id, &ledger)?;
-        status.set_check(Check::Broker, true, "answered");
+        prepare_cluster(config, &client_id, &ledger, &status)?;
 
         let book = Book::new(config, files, Arc::clone(&ledger))?;
         let (batches, to_decode) = channel();
@@ -577,8 +576,14 @@ fn instance(config: &Config, ledger: &Mutex<Ledger>) -> Result<String, DaemonErr
 }
 
 /// Looks whether the brokers are the ones that the ledger knows and have the topics; makes those that are ours.
-fn prepare_cluster(config: &Config, client_id: &str, ledger: &Mutex<Ledger>) -> Result<(), DaemonError> {
+fn prepare_cluster(
+    config: &Config,
+    client_id: &str,
+    ledger: &Mutex<Ledger>,
+    status: &Status,
+) -> Result<(), DaemonError> {
     let cluster = Cluster::connect(&config.kafka, client_id, FIRST_ANSWER)?;
+    status.set_check(Check::Broker, true, "answered");
     if let Some(now) = cluster.id() {
         let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
         match ledger.meta::<String>(CLUSTER)? {
