@@ -42,7 +42,8 @@ fn main() -> anyhow::Result<()> {
         queries.iter().flat_map(|query| tweets.iter().map(|text| Pair { query, text })).collect();
     ensure!(pairs.len() == TWEETS * QUERIES, "{} pairs", pairs.len());
     let pairs_at = workspace.join("rerank-pairs.jsonl");
-    let lines = pairs.iter().map(|pair| json!({"query": pair.query, "document": pair.text}).to_string() + "\n");
+    let lines =
+        pairs.iter().map(|pair| json!({"query": pair.query, "document": pair.text}).to_string() + "\n");
     fs::write(&pairs_at, lines.collect::<String>())?;
 
     let (mut pytorch, mut floats, mut integers) = (Vec::new(), Vec::new(), Vec::new());
@@ -68,12 +69,18 @@ fn main() -> anyhow::Result<()> {
         row("nuggetd, 32-bit floats", &floats),
         row("nuggetd, 8-bit integers", &integers),
     ];
-    let title = format!("{TWEETS} tweets × {QUERIES} questions, T5-base; PyTorch pads {:.0} % on top", padding * 100.0);
+    let title = format!(
+        "{TWEETS} tweets × {QUERIES} questions, T5-base; PyTorch pads {:.0} % on top",
+        padding * 100.0
+    );
     report::table(&title, &["what", "documents/s, median (range)", "÷ PyTorch"], &rows)?;
     let overlaps: Vec<f64> = (0..QUERIES).map(|query| overlap(&scored.0, &scored.1, query)).collect();
     let largest = scored.0.iter().zip(&scored.1).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     let rows = [
-        vec![format!("of the best {TOP} with floats, in the best {TOP} with integers"), report::spread(&overlaps, 2)],
+        vec![
+            format!("of the best {TOP} with floats, in the best {TOP} with integers"),
+            report::spread(&overlaps, 2),
+        ],
         vec!["largest difference of a score".to_owned(), format!("{largest:.3}")],
     ];
     report::table("8-bit integers beside 32-bit floats", &["what", "median (range)"], &rows)?;
@@ -88,7 +95,12 @@ fn tweets(items: &Path) -> anyhow::Result<Vec<String>> {
         let item: Value = serde_json::from_str(line)?;
         let tweet = item["text"].as_str().unwrap_or_default();
         let cleaner = nuggetd::clean::Cleaner::new();
-        let clean = cleaner.clean(tweet, &nuggetd::model::SourceType::from_name("Twitter"), None, nuggetd::model::Language::English);
+        let clean = cleaner.clean(
+            tweet,
+            &nuggetd::model::SourceType::from_name("Twitter"),
+            None,
+            nuggetd::model::Language::English,
+        );
         tweets.push(clean.text);
         if tweets.len() == TWEETS {
             break;
@@ -150,7 +162,8 @@ fn memory(model: &Path, tweets: &[String], queries: &[&str]) -> anyhow::Result<(
         let texts: Vec<String> = (0..count)
             .map(|_| {
                 let from = random.below(tweets.len());
-                let text: Vec<&str> = tweets.iter().cycle().skip(from).flat_map(|tweet| tweet.split(' ')).take(words).collect();
+                let text: Vec<&str> =
+                    tweets.iter().cycle().skip(from).flat_map(|tweet| tweet.split(' ')).take(words).collect();
                 text.join(" ")
             })
             .collect();
@@ -168,6 +181,10 @@ fn memory(model: &Path, tweets: &[String], queries: &[&str]) -> anyhow::Result<(
         .map(|(batches, resident)| vec![format!("after {batches} batches"), format!("{resident:.0} MiB")])
         .chain([vec!["ratio".to_owned(), format!("{ratio:.2}")]])
         .collect();
-    report::table("Resident memory of the process, 8-bit integers, batches of varied shapes", &["when", "resident"], &rows)?;
+    report::table(
+        "Resident memory of the process, 8-bit integers, batches of varied shapes",
+        &["when", "resident"],
+        &rows,
+    )?;
     Ok(())
 }

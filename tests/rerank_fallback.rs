@@ -30,7 +30,7 @@ impl<F: Fn(usize, &Pair<'_>) -> Result<f64, RerankError> + Send + Sync> Scorer f
         pairs.iter().map(|pair| self.0(question, pair)).collect()
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "scripted"
     }
 
@@ -80,9 +80,9 @@ fn a_model_decides_the_order_and_its_probabilities_are_the_importance() {
     assert_eq!(outcome.record.reranker.as_deref(), Some("scripted"));
     assert!(!outcome.record.rerank_failed);
     let first = &outcome.nuggets[0];
-    let scored: Vec<f64> = outcome.nuggets.iter().map(|nugget| number(&nugget.fact_text)).collect();
-    assert!(scored.is_sorted_by(|a, b| a >= b), "{scored:?}");
-    let expected = (-1.0 / (1.0 + scored[0])).exp();
+    let numbers: Vec<f64> = outcome.nuggets.iter().map(|nugget| number(&nugget.fact_text)).collect();
+    assert!(numbers.is_sorted_by(|a, b| a >= b), "{numbers:?}");
+    let expected = (-1.0 / (1.0 + numbers[0])).exp();
     let importance: f64 = serde_json::to_string(&first.importance).unwrap().parse().unwrap();
     assert!((importance - expected).abs() < 1e-4, "{importance} {expected}");
     assert!(scorer.1.lock().unwrap().iter().all(|&pairs| pairs <= 8), "no more than its top are scored");

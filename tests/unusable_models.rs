@@ -128,7 +128,7 @@ fn a_description_that_cannot_be_understood() {
     refused(&mut command(&kind), &["nuggetd-model.json", "oracle"]);
     let template = copy(&model("t5-fused"), &folder.path("template"));
     rewrite(&template.join("nuggetd-model.json"), |manifest| {
-        manifest["template"] = json!("{document} {query}")
+        manifest["template"] = json!("{document} {query}");
     });
     refused(&mut command(&template), &["nuggetd-model.json", "{query}"]);
     let outside = copy(&model("t5-fused"), &folder.path("outside"));
@@ -187,8 +187,10 @@ fn a_library_that_is_cut_old_another_one_or_does_not_come_back() {
     };
     if let Some(library) = library() {
         let whole = fs::read(library).unwrap();
-        fs::write(folder.path("cut.so"), &whole[..4_096]).unwrap();
-        refused(&mut with(&folder.path("cut.so")), &["cut.so", "cannot be used"]);
+        for length in [40, 4_096, whole.len() / 2, whole.len() - 1] {
+            fs::write(folder.path("cut.so"), &whole[..length]).unwrap();
+            refused(&mut with(&folder.path("cut.so")), &["cut.so"]);
+        }
     }
     let old = "struct base { void *(*api)(unsigned); const char *(*version)(void); };
         static void *api(unsigned wanted) { return 0; }

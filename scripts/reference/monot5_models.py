@@ -38,7 +38,7 @@ SPECIAL = ["<pad>", "</s>", "<unk>"]
 T5 = {
     "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4,
     "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "dropout_rate": 0.0,
-    "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1, "initializer_factor": 2.5,
+    "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1, "initializer_factor": 1.3,
 }
 QUESTIONS = ["Which roads are closed?", "How many people are missing", "Dove si trova acqua potabile?", ""]
 
@@ -111,7 +111,7 @@ def of_t5(model, tokenizer, answers):
     answers = [tokenizer.token_to_id(answer) for answer in answers]
     scores = exporter.expected(model, answers, ids)[:, 0].tolist()
     spread = max(scores) - min(scores)
-    assert len(scores) >= 60 and spread > 0.5, f"scores that differ by {spread} show nothing"
+    assert len(scores) >= 60 and spread > 0.3, f"scores that differ by {spread} show nothing"
     return list(zip(pairs(), scores))
 
 
@@ -302,7 +302,7 @@ def main():
         mt5 = checkpoint(
             temporary / "mt5", tokenizer,
             lambda: transformers.MT5ForConditionalGeneration(
-                transformers.MT5Config(vocab_size=size, feed_forward_proj="gated-gelu", tie_word_embeddings=False, **T5)
+                transformers.MT5Config(vocab_size=size, feed_forward_proj="gated-gelu", tie_word_embeddings=False, **{**T5, "initializer_factor": 1.1})
             ), 4,
         )
         fused(temporary, "mt5-fused", mt5, temporary / "mt5", ANSWERS[2:])

@@ -114,7 +114,7 @@ mod tests {
             Ok(pairs.iter().map(|pair| -(pair.text.len() as f64)).collect())
         }
 
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "by length"
         }
 
@@ -133,9 +133,10 @@ mod tests {
 
     #[test]
     fn lines_come_in_order_with_their_other_fields() {
-        let input: String = (0..1_200)
-            .map(|number| format!("{{\"query\":\"q\",\"n\":{number}.0,\"document\":\"\"}}\n"))
+        let input: Vec<String> = (0..1_200)
+            .map(|number| format!("{{\"query\":\"q\",\"n\":{number}.0,\"document\":\"\"}}"))
             .collect();
+        let input = input.join("\n");
         let (lines, problems, outcome) = filtered(&input);
         assert_eq!(problems, []);
         assert_eq!(outcome, FilterOutcome { written: 1_200, refused: 0 });

@@ -62,19 +62,40 @@ fn is_named_so(path: &Path) -> bool {
 fn refuse_other_files(path: &Path) -> Result<(), RerankError> {
     let fail = |reason: String| Err(RerankError::Library(format!("{}: {reason}", path.display())));
     let mut begin = Vec::new();
-    match File::open(path).and_then(|file| file.take(4).read_to_end(&mut begin)) {
-        Ok(_) => {}
+    let length = match File::open(path).and_then(|file| {
+        let length = file.metadata()?.len();
+        file.take(64).read_to_end(&mut begin).map(|_| length)
+    }) {
+        Ok(length) => length,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return fail("there is no such library; `scripts/onnxruntime` gets it".to_owned());
         }
         Err(error) => return fail(format!("cannot be read: {error}")),
-    }
+    };
     let is_library = match begin.as_slice() {
-        [0x7f, b'E', b'L', b'F'] => cfg!(not(target_os = "macos")),
-        [0xcf, 0xfa, 0xed, 0xfe] | [0xca, 0xfe, 0xba, 0xbe] => cfg!(target_os = "macos"),
+        [0x7f, b'E', b'L', b'F', ..] => cfg!(not(target_os = "macos")),
+        [0xcf, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => cfg!(target_os = "macos"),
         _ => false,
     };
-    if is_library { Ok(()) } else { fail("is no shared library".to_owned()) }
+    if !is_library {
+        return fail("is no shared library".to_owned());
+    }
+    // The loader maps the file, and a process that touches what is not there is killed
+    if elf_length(&begin).is_some_and(|whole| length < whole) {
+        return fail(format!("is cut short, at {length} bytes; `scripts/onnxruntime` gets it again"));
+    }
+    Ok(())
+}
+
+/// How long an ELF file (64 bits, little endian) is at least: its table of sections stands at its end.
+fn elf_length(header: &[u8]) -> Option<u64> {
+    let is_such = header.starts_with(&[0x7f, b'E', b'L', b'F', 2, 1]);
+    let number = |at: usize, bytes: usize| {
+        let bytes = header.get(at..at + bytes)?;
+        Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    };
+    let (at, size, count) = (number(0x28, 8)?, number(0x3a, 2)?, number(0x3c, 2)?);
+    is_such.then(|| at.saturating_add(size * count))
 }
 
 fn load(path: &Path) -> Result<Environment, RerankError> {

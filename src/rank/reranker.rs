@@ -327,9 +327,9 @@ mod tests {
         rows.mask.chunks(rows.length).map(|row| row.iter().sum::<i64>() as f64).collect()
     }
 
-    fn answer()
-    -> (oneshot::Sender<Result<Vec<f64>, RerankError>>, oneshot::Receiver<Result<Vec<f64>, RerankError>>)
-    {
+    type Answered = Result<Vec<f64>, RerankError>;
+
+    fn answer() -> (oneshot::Sender<Answered>, oneshot::Receiver<Answered>) {
         oneshot::channel()
     }
 

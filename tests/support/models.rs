@@ -35,8 +35,8 @@ pub(crate) fn rerank(model: &Path, pairs: &[Value], settings: &[&str]) -> Output
     for setting in settings {
         command.args(["--set", setting]);
     }
-    let input: String = pairs.iter().map(|pair| format!("{pair}\n")).collect();
-    output(&mut command, &input)
+    let lines: Vec<String> = pairs.iter().map(ToString::to_string).collect();
+    output(&mut command, &lines.join("\n"))
 }
 
 pub(crate) fn command(model: &Path) -> Command {
