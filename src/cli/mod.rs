@@ -25,7 +25,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{config::Config, model::Seconds, replay::ReplayError, telemetry};
+use crate::{config::Config, model::Seconds, rank, replay::ReplayError, telemetry};
 
 /// Reads crisis feeds and publishes, per event, day and question, short facts that cite the items they come from.
 #[derive(Debug, Parser)]
@@ -49,6 +49,12 @@ enum Command {
     Search(search::SearchCommand),
     /// Rerank pairs by a model: {"query","document"} in, the same lines with "score" and "probability" out
     Rerank(rerank::RerankCommand),
+    /// Try ONNX Runtime's library in a process of its own
+    #[command(hide = true, name = rank::PROBE)]
+    Probe {
+        /// The library
+        path: PathBuf,
+    },
     /// Look at, check and mend the shards and the ledger
     Index(index::IndexCommand),
     /// Check or print the configuration
@@ -129,6 +135,9 @@ pub fn main() -> ExitCode {
         Command::Clean(command) => command.run(),
         Command::Search(command) => command.run(),
         Command::Rerank(command) => command.run(),
+        Command::Probe { path } => rank::probe(&path)
+            .map(|()| Exit::Done)
+            .map_err(|reason| Failure::new(Exit::Internal, anyhow::anyhow!(reason))),
         Command::Index(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Schema(command) => command.run(),

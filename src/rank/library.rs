@@ -5,9 +5,10 @@ use std::{
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ort::environment::Environment;
@@ -16,7 +17,13 @@ use super::{RerankConfig, RerankError};
 
 /// How long loading it may take: its initialisers can wait for what never comes.
 const DEADLINE: Duration = Duration::from_secs(9);
+/// How often the process that tries it is looked at.
+const LOOK: Duration = Duration::from_millis(10);
 const VARIABLE: &str = "ORT_DYLIB_PATH";
+/// The oldest 1.x that serves.
+const OLDEST: u32 = ort::MINOR_VERSION;
+/// The hidden command that tries a library.
+pub const PROBE: &str = "probe-onnxruntime";
 
 /// Loads the library once for the process. Whoever comes later, with whatever path, uses that one.
 pub(super) fn environment(config: &RerankConfig) -> Result<Arc<Environment>, RerankError> {
@@ -99,31 +106,56 @@ fn elf_length(header: &[u8]) -> Option<u64> {
 }
 
 fn load(path: &Path) -> Result<Environment, RerankError> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let owned = path.to_owned();
-    let loading = move || {
-        let loaded = ort::init_from(&owned).map_err(|error| error.to_string());
-        let made = loaded.and_then(|builder| {
-            builder.with_name("nuggetd").with_telemetry(false).build().map_err(|error| error.to_string())
-        });
-        // Nobody waits any more where it took too long
-        sender.send(made).unwrap_or_default();
-    };
     let fail = |reason: String| RerankError::Library(format!("{}: {reason}", path.display()));
-    thread::Builder::new()
-        .name("onnxruntime".to_owned())
-        .spawn(loading)
-        .map_err(|error| fail(format!("no thread to load it: {error}")))?;
-    match receiver.recv_timeout(DEADLINE) {
-        Ok(Ok(environment)) => Ok(environment),
-        Ok(Err(reason)) => {
-            Err(fail(format!("cannot be used (1.{} or newer is needed): {reason}", ort::MINOR_VERSION)))
+    try_elsewhere(path).map_err(fail)?;
+    let unusable = |reason: String| fail(format!("cannot be used (1.{OLDEST} or newer is needed): {reason}"));
+    let builder = ort::init_from(path).map_err(|error| unusable(error.to_string()))?;
+    let builder = builder.with_name("nuggetd").with_telemetry(false);
+    builder.build().map_err(|error| unusable(error.to_string()))
+}
+
+/// Loads the library in a process of its own first: its initialisers may wait for what never comes, and then this process
+/// could not even end, or they may take it down.
+fn try_elsewhere(path: &Path) -> Result<(), String> {
+    // A program that uses nuggetd as a library cannot be asked
+    let program =
+        env::current_exe().ok().filter(|program| program.file_stem().is_some_and(|name| name == "nuggetd"));
+    let Some(program) = program else { return Ok(()) };
+    let mut child = Command::new(program)
+        .arg(PROBE)
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("no process to try it in: {error}"))?;
+    let began = Instant::now();
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(ended)) => break ended,
+            Ok(None) if began.elapsed() < DEADLINE => thread::sleep(LOOK),
+            Ok(None) => {
+                child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
+                return Err(format!("was not loaded within {} s", DEADLINE.as_secs()));
+            }
+            Err(error) => return Err(format!("whether it can be loaded is not known: {error}")),
         }
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            Err(fail(format!("was not loaded within {} s", DEADLINE.as_secs())))
-        }
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            Err(fail("loading it failed, see the message above".to_owned()))
-        }
+    };
+    if ended.success() {
+        return Ok(());
     }
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut said).map_err(|error| error.to_string())?;
+    }
+    let reason = said
+        .lines()
+        .rfind(|line| !line.is_empty())
+        .map_or_else(|| format!("loading it failed, {ended}"), str::to_owned);
+    Err(format!("cannot be used (1.{OLDEST} or newer is needed): {reason}"))
+}
+
+/// Loads a library, as the process does that [`try_elsewhere`] starts.
+pub fn probe(path: &Path) -> Result<(), String> {
+    ort::init_from(path).map(drop).map_err(|error| error.to_string())
 }

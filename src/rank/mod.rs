@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use candidate::{Candidate, by_bm25, by_model, fusion_share};
 pub use config::{Device, RerankConfig};
+pub use library::{PROBE, probe};
 pub use reranker::Reranker;
 
 /// A text that may answer a query.
