@@ -26,8 +26,9 @@ INT8: in the encoder, weights of the linear layers are 8-bit integers with one s
 with 8-bit integers with one scale a row; the embedding is 8-bit with one scale a row. Sums and the rest are floats. A row
 (a token) has a scale of its own, where ONNX Runtime's dynamic quantisation has one for the whole batch: so a score does
 not depend on what else is in the batch, and a token with large values costs the others no precision. The decoder, a
-small part of the work, stays in floats: it would bring as much noise as the encoder. Whoever runs such a graph on x86
-must set `session.x64quantprecision` to 1: without it, processors without VNNI add two products in 16 bits and overflow.
+small part of the work, stays in floats: it would bring as much noise as the encoder. Whoever runs such a graph on an x86
+processor without VNNI must set `session.x64quantprecision` to 1, since there two products are added in 16 bits, which
+overflow. With VNNI that setting changes nothing but the speed, by half.
 
 HOW A PAIR BECOMES INPUT IDS (nuggetd does the same). The template is A {query} B {document} C, `Query: {query} Document:
 {document} Relevant:`. `ids` is the tokenizer without special tokens, `trim` removes Unicode white space.
@@ -54,6 +55,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -146,19 +148,25 @@ def load(source, tokenizer_source, pieces):
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for place in (source, tokenizer_source):
-        if place.count("/") != 1 and not os.path.isdir(place) or place.startswith((".", "/")) and not os.path.isdir(place):
+        if not os.path.isdir(place) and (place.count("/") != 1 or place.startswith((".", "/"))):
             raise Refusal(f"no folder at {place}")
-        if os.path.isdir(place) and place == source and not os.path.isfile(os.path.join(place, "config.json")):
-            raise Refusal(f"no config.json in {place}: not a checkpoint in Hugging Face layout")
+    if os.path.isdir(source) and not os.path.isfile(os.path.join(source, "config.json")):
+        raise Refusal(f"no config.json in {source}: not a checkpoint in Hugging Face layout")
     try:
         config = transformers.AutoConfig.from_pretrained(source)
     except Exception as error:
-        raise Refusal(f"cannot read the configuration of {source}: {first_line(error)}") from None
+        where = "" if os.path.isdir(source) else f"no folder at {source}, and no such model from the hub: "
+        raise Refusal(f"{where}cannot read the configuration of {source}: {first_line(error)}") from None
     if config.model_type not in ("t5", "mt5", "umt5"):
         raise Refusal(
             f"{source} is a model of type {config.model_type}: only t5, mt5 and umt5 are exported here "
             "(cross-encoders: optimum-cli export onnx, whose folders nuggetd reads as they are)"
         )
+    # Without these files `transformers` makes up an empty tokenizer and says nothing
+    if os.path.isdir(tokenizer_source) and not any(
+        os.path.isfile(os.path.join(tokenizer_source, name)) for name in ("tokenizer.json", "spiece.model")
+    ):
+        raise Refusal(f"no tokenizer.json and no spiece.model in {tokenizer_source}: --tokenizer names another place, such as t5-base")
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_source)
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -678,6 +686,8 @@ def parse(arguments):
 
 
 def main():
+    # An export that is ended removes what it had begun, as a refused one does
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         export(parse(sys.argv[1:]))
     except Refusal as refusal:
