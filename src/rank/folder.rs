@@ -121,6 +121,15 @@ impl Described {
         self.num_labels.or_else(|| self.id2label.as_ref().map(|labels| labels.len() as u64))
     }
 
+    /// Most tokens that the model has places for. RoBERTa and its kin count places from behind the padding token's number.
+    fn longest(&self) -> Option<usize> {
+        let taken = match self.model_type.as_str() {
+            "roberta" | "xlm-roberta" | "camembert" => self.pad_token_id.unwrap_or(1) as usize + 1,
+            _ => 0,
+        };
+        self.n_positions.or_else(|| self.max_position_embeddings?.checked_sub(taken))
+    }
+
     fn is_of_pairs(&self) -> bool {
         self.architectures.iter().any(|name| name.ends_with("ForSequenceClassification"))
     }
@@ -229,7 +238,7 @@ impl ModelFolder {
             Graphs::CrossEncoder(_) => None,
             _ => Some(Template::parse(TEMPLATE).map_err(|reason| RerankError::model(folder, reason))?),
         };
-        let longest = described.n_positions.or(described.max_position_embeddings);
+        let longest = described.longest();
         Ok(Self {
             name: name_of(folder),
             tokenizer,
@@ -309,6 +318,16 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RerankErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_models_places_bound_its_prompts() {
+        let longest = |described: &str| serde_json::from_str::<Described>(described).unwrap().longest();
+        assert_eq!(longest(r#"{"model_type":"t5","n_positions":512}"#), Some(512));
+        assert_eq!(longest(r#"{"model_type":"bert","max_position_embeddings":256}"#), Some(256));
+        let roberta = r#"{"model_type":"xlm-roberta","max_position_embeddings":514,"pad_token_id":1}"#;
+        assert_eq!(longest(roberta), Some(512));
+        assert_eq!(longest("{}"), None);
+    }
 
     #[test]
     fn a_template_has_its_parts() {
