@@ -10,7 +10,10 @@ use std::{
 };
 
 use serde_json::Value;
-use support::models::{library, model, reference, rerank};
+use support::{
+    models::{library, model, reference, rerank},
+    skipped,
+};
 
 /// Of 32-bit floats; 8-bit integers have their own reference, made with the same graph.
 const LARGEST_DIFFERENCE: f64 = 1e-4;
@@ -106,7 +109,7 @@ fn the_reference_model_exported_here() {
     }
     let exported = std::env::var_os("NUGGETD_TEST_EXPORTED").map(PathBuf::from).filter(|path| path.is_dir());
     let Some(exported) = exported else {
-        eprintln!("skipped: no exported reference model (scripts/reference/export_reference_model)");
+        skipped("no exported reference model (scripts/reference/export_reference_model)");
         return;
     };
     let pairs = reference(&exported);

@@ -37,10 +37,13 @@ pub(crate) fn real_data(folder: &str) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    // In one piece and at the start of a line, whatever the test runner has written
-    let line = format!("\nskipped: no real data at {}\n", path.display());
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    skipped(&format!("no real data at {}", path.display()));
     None
+}
+
+/// Says that a test is skipped: in one piece and at the start of a line, whatever the test runner has written.
+pub(crate) fn skipped(why: &str) {
+    std::io::stderr().write_all(format!("\nskipped: {why}\n").as_bytes()).unwrap();
 }
 
 /// How a run of the binary ended.

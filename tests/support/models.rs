@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) fn library() -> Option<PathBuf> {
     let library = env::var_os("ORT_DYLIB_PATH").map(PathBuf::from).filter(|path| path.exists());
     if library.is_none() {
-        eprintln!("skipped: no ONNX Runtime (ORT_DYLIB_PATH=$(scripts/onnxruntime))");
+        super::skipped("no ONNX Runtime (ORT_DYLIB_PATH=$(scripts/onnxruntime))");
     }
     library
 }
