@@ -171,14 +171,15 @@ fn memory(model: &Path, tweets: &[String], queries: &[&str]) -> anyhow::Result<(
         reranker.score(&texts.iter().map(|text| Pair { query, text }).collect::<Vec<_>>())?;
         if batch == 50 || batch == all {
             let status = fs::read_to_string("/proc/self/status")?;
-            resident.push(child::kilobytes(&status, "VmRSS:").context("no VmRSS")? as f64 / 1024.0);
+            resident.push(child::kilobytes(&status, "VmRSS:"));
         }
     }
-    let ratio = resident.last().unwrap_or(&0.0) / resident.first().unwrap_or(&1.0);
+    let (few, many) = (resident.first().copied().flatten(), resident.last().copied().flatten());
+    let ratio = many.context("no VmRSS")? as f64 / few.context("no VmRSS")? as f64;
     let rows: Vec<Vec<String>> = [50, all]
         .iter()
         .zip(&resident)
-        .map(|(batches, resident)| vec![format!("after {batches} batches"), format!("{resident:.0} MiB")])
+        .map(|(batches, &resident)| vec![format!("after {batches} batches"), report::mebibytes(resident)])
         .chain([vec!["ratio".to_owned(), format!("{ratio:.2}")]])
         .collect();
     report::table(
