@@ -608,8 +608,10 @@ def export(arguments):
         raise Refusal(f"{target} is a file")
     if target.is_dir() and any(target.iterdir()) and not arguments.force:
         raise Refusal(f"{target} is not empty: --force replaces it")
-    if not target.parent.is_dir():
-        raise Refusal(f"no folder at {target.parent}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"the folder {target.parent} cannot be made: {error.strerror}") from None
     check_versions()
     quiet()
     say(f"loading {arguments.source}")

@@ -146,10 +146,14 @@ fn a_tokenizer_that_is_none_or_lacks_the_pieces() {
     fs::write(broken.join("tokenizer.json"), "{}").unwrap();
     refused(&mut command(&broken), &["tokenizer.json", "is no tokenizer"]);
     let pieces = "rerank.pieces=[\"▁sim\", \"▁não\"]";
-    refused(
-        command(&model("t5-fused")).args(["--set", pieces]),
-        &["tokenizer.json", "▁sim", "rerank.pieces"],
-    );
+    let asked = ["--set", pieces];
+    refused(command(&model("t5-two-files")).args(asked), &["tokenizer.json", "▁sim", "rerank.pieces"]);
+    refused(command(&model("t5-fused")).args(asked), &["t5-fused", "▁true", "▁sim", "--pieces"]);
+    refused(command(&model("cross-encoder")).args(asked), &["cross-encoder", "no pieces"]);
+    for bound in ["threads=257", "top=0", "cache=10000001", "batch_tokens=15"] {
+        let (key, _) = bound.split_once('=').unwrap();
+        refused(command(&model("t5-fused")).args(["--set", &format!("rerank.{bound}")]), &[key, "must"]);
+    }
     refused(
         command(&model("t5-fused")).args(["--set", "rerank.pieces=[\"▁true\"]"]),
         &["rerank.pieces", "two"],

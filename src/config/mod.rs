@@ -258,7 +258,7 @@ impl Config {
 
     /// What types alone cannot say, as (key, message).
     fn faults(&self) -> Vec<(&'static str, String)> {
-        let mut faults = Vec::new();
+        let mut faults = self.rerank.faults();
         let mut check = |holds: bool, key, message: &str| {
             if !holds {
                 faults.push((key, message.to_owned()));

@@ -27,10 +27,10 @@ pub struct RerankConfig {
     #[schemars(range(min = 16, max = 1_000_000))]
     pub batch_tokens: usize,
     /// How many scores of pairs of query and text are remembered.
-    #[schemars(range(max = 100_000_000))]
+    #[schemars(range(max = 10_000_000))]
     pub cache: usize,
-    /// The two pieces of the vocabulary that stand for relevant and not relevant; empty = as the model's folder says,
-    /// else ▁true and ▁false.
+    /// The two pieces of the vocabulary that stand for relevant and not relevant, for a model in two graphs; empty =
+    /// ▁true and ▁false. A model in one graph was exported for the two that its folder names.
     #[schemars(length(max = 2))]
     pub pieces: Vec<String>,
 }
@@ -51,6 +51,28 @@ impl Default for RerankConfig {
 }
 
 impl RerankConfig {
+    /// What types alone cannot say, as (key, message).
+    pub fn faults(&self) -> Vec<(&'static str, String)> {
+        let pieces = match self.pieces.as_slice() {
+            [] => true,
+            [relevant, other] => relevant != other,
+            _ => false,
+        };
+        let checks = [
+            ((1..=10_000).contains(&self.top), "rerank.top", "must lie within 1 and 10000"),
+            (self.threads <= 256, "rerank.threads", "must be at most 256"),
+            (self.cache <= 10_000_000, "rerank.cache", "must be at most 10000000"),
+            (
+                (16..=1_000_000).contains(&self.batch_tokens),
+                "rerank.batch_tokens",
+                "must lie within 16 and 1000000",
+            ),
+            (pieces, "rerank.pieces", "must name two different pieces, or none"),
+        ];
+        let wrong = checks.into_iter().filter(|(holds, ..)| !holds);
+        wrong.map(|(_, key, message)| (key, message.to_owned())).collect()
+    }
+
     /// Whether a model is configured.
     pub fn has_model(&self) -> bool {
         !self.model.as_os_str().is_empty()

@@ -152,12 +152,32 @@ impl ModelFolder {
         } else {
             Self::by_layout(folder, tokenizer)?
         };
-        match config.pieces.as_slice() {
-            [] => {}
-            [relevant, other] if relevant != other => model.pieces = [relevant.clone(), other.clone()],
-            _ => return Err(RerankError::model(folder, "rerank.pieces must name two different pieces")),
-        }
+        model.set_pieces(folder, &config.pieces)?;
         Ok(model)
+    }
+
+    /// Takes the pieces that are configured, where the model can answer with any.
+    fn set_pieces(&mut self, folder: &Path, configured: &[String]) -> Result<(), RerankError> {
+        let [relevant, other] = configured else { return Ok(()) };
+        let asked = [relevant.clone(), other.clone()];
+        match &self.graphs {
+            Graphs::EncoderDecoder { .. } => self.pieces = asked,
+            Graphs::Fused(_) if asked == self.pieces => {}
+            Graphs::Fused(_) => {
+                let reason = format!(
+                    "was exported for the pieces {} and {}, rerank.pieces asks for {relevant} and {other}: export it again with --pieces",
+                    self.pieces[0], self.pieces[1]
+                );
+                return Err(RerankError::model(folder, reason));
+            }
+            Graphs::CrossEncoder(_) => {
+                return Err(RerankError::model(
+                    folder,
+                    "is a cross-encoder, which has no pieces: rerank.pieces must be empty",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn by_manifest(folder: &Path, path: &Path, tokenizer: PathBuf) -> Result<Self, RerankError> {

@@ -155,7 +155,7 @@ fn try_elsewhere(path: &Path) -> Result<(), String> {
     Err(format!("cannot be used (1.{OLDEST} or newer is needed): {reason}"))
 }
 
-/// Loads a library, as the process does that [`try_elsewhere`] starts.
+/// Loads a library: what the hidden command [`PROBE`] does, in a process of its own.
 pub fn probe(path: &Path) -> Result<(), String> {
     ort::init_from(path).map(drop).map_err(|error| error.to_string())
 }
