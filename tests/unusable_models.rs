@@ -152,12 +152,28 @@ fn a_tokenizer_that_is_none_or_lacks_the_pieces() {
     refused(command(&model("cross-encoder")).args(asked), &["cross-encoder", "no pieces"]);
     for bound in ["threads=257", "top=0", "cache=10000001", "batch_tokens=15"] {
         let (key, _) = bound.split_once('=').unwrap();
-        refused(command(&model("t5-fused")).args(["--set", &format!("rerank.{bound}")]), &[key, "must"]);
+        let refused = output(command(&model("t5-fused")).args(["--set", &format!("rerank.{bound}")]), PAIR);
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(64), "{errors}");
+        assert!(errors.contains(&format!("rerank.{key} must")), "{errors}");
     }
-    refused(
-        command(&model("t5-fused")).args(["--set", "rerank.pieces=[\"▁true\"]"]),
-        &["rerank.pieces", "two"],
-    );
+}
+
+#[test]
+fn a_tokenizer_of_another_model() {
+    if library().is_none() {
+        return;
+    }
+    let folder = Folder::new();
+    let other = unchecked(&folder, "ids that the model does not have");
+    rewrite(&other.join("tokenizer.json"), |tokenizer| {
+        let pieces = tokenizer["model"]["vocab"].as_array_mut().unwrap();
+        let known = pieces.len();
+        for number in 0..known {
+            pieces.insert(3, json!([format!("none{number}"), -20.0]));
+        }
+    });
+    refused(&mut command(&other), &["model.onnx", "cannot be run"]);
 }
 
 #[test]

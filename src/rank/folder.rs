@@ -43,6 +43,17 @@ pub(super) struct ModelFolder {
     pub(super) pieces: [String; 2],
 }
 
+impl ModelFolder {
+    /// The graph that texts are put into.
+    pub(super) fn graph(&self) -> &Path {
+        match &self.graphs {
+            Graphs::Fused(path)
+            | Graphs::EncoderDecoder { encoder: path, .. }
+            | Graphs::CrossEncoder(path) => path,
+        }
+    }
+}
+
 /// The files of a model, by its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Graphs {

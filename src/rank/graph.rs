@@ -5,6 +5,7 @@ use std::{borrow::Cow, path::Path, thread::available_parallelism};
 use ort::{
     environment::Environment,
     ep,
+    logging::LogLevel,
     session::{Session, SessionInputValue, builder::GraphOptimizationLevel},
     value::{Outlet, Shape, Tensor, ValueType},
 };
@@ -100,7 +101,7 @@ impl Graph {
             }
             Self::CrossEncoder { session, takes_types } => cross_encoder(session, rows, *takes_types),
         }
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| one_line(&error))?;
         if scores.len() != rows.count {
             return Err(format!("gave {} scores for {} texts", scores.len(), rows.count));
         }
@@ -112,11 +113,14 @@ impl Graph {
 }
 
 fn open(path: &Path, environment: &Environment, config: &RerankConfig) -> Result<Session, RerankError> {
-    build(path, environment, config).map_err(|error| {
-        let text = error.to_string();
-        let reason = text.lines().next().unwrap_or_default().trim().to_owned();
-        RerankError::model(path, format!("cannot be run: {reason}"))
-    })
+    build(path, environment, config)
+        .map_err(|error| RerankError::model(path, format!("cannot be run: {}", one_line(&error))))
+}
+
+/// What ONNX Runtime says, which is often several lines.
+fn one_line(error: &ort::Error) -> String {
+    let text = error.to_string();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn build(path: &Path, environment: &Environment, config: &RerankConfig) -> ort::Result<Session> {
@@ -129,6 +133,8 @@ fn build(path: &Path, environment: &Environment, config: &RerankConfig) -> ort::
         Device::Cuda => vec![ep::CUDA::default().build().error_on_failure()],
     };
     Session::builder(environment)?
+        // What goes wrong comes back as an error; a line on stderr beside it would break those who read JSON there
+        .with_log_level(LogLevel::Fatal)?
         .with_optimization_level(GraphOptimizationLevel::All)?
         .with_intra_threads(threads)?
         .with_inter_threads(1)?

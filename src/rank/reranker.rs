@@ -184,9 +184,7 @@ impl Drop for Reranker {
 
 /// Two prompts of different lengths must give numbers, together as each alone.
 fn try_out(folder: &ModelFolder, prompts: &Prompts, graph: &mut Graph, pad: i64) -> Result<(), RerankError> {
-    let fail = |reason: String| {
-        RerankError::model(&folder.tokenizer.with_file_name(""), format!("its model {reason}"))
-    };
+    let fail = |reason: String| RerankError::model(folder.graph(), reason);
     let made = ["Roads are closed.", "The fire has burned 4,100 acres and is not contained, officials said."]
         .map(|text| prompts.prompt("Which areas are closed?", text));
     let mut tried = Vec::new();
