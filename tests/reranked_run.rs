@@ -11,7 +11,7 @@ use std::{
 
 use support::{
     Folder, Results,
-    models::{library, model},
+    models::{copy, library, model},
     read_json, replay, root,
 };
 
@@ -48,6 +48,24 @@ fn a_reranked_run_is_the_same_whatever_the_batches() {
         assert!(request.get("reranker").is_none(), "{request}");
     }
     assert!(Results::in_folder(&together).count("nuggets") > 0);
+}
+
+#[test]
+fn a_run_goes_on_with_the_same_model_alone_wherever_it_lies() {
+    if library().is_none() {
+        return;
+    }
+    let folder = Folder::new();
+    let of = |model: &Path| format!("rerank.model={}", model.display());
+    let out = run("run", &folder, &[&of(&model("t5-fused"))]);
+    let resumed = |setting: &str| {
+        replay(&root().join("demo"), &root().join("demo"), &out, &["--resume", "--set", setting])
+    };
+    let elsewhere = copy(&model("t5-fused"), &folder.path("elsewhere"));
+    resumed(&of(&elsewhere)).done();
+    let other = resumed(&of(&model("mt5-fused")));
+    assert_eq!(other.code, 2, "{}", other.stderr);
+    assert!(other.stderr.contains("another reranker"), "{}", other.stderr);
 }
 
 #[test]

@@ -100,6 +100,12 @@ fn a_model_of_another_kind() {
     let swapped = copy(&model("t5-two-files"), &folder.path("swapped"));
     fs::copy(swapped.join("encoder_model.onnx"), swapped.join("decoder_model.onnx")).unwrap();
     refused(&mut command(&swapped), &["decoder_model.onnx", "a model of its kind"]);
+    let start = copy(&model("t5-two-files"), &folder.path("start"));
+    rewrite(&start.join("config.json"), |config| config["decoder_start_token_id"] = json!(-1));
+    refused(&mut command(&start), &["config.json", "decoder_start_token_id"]);
+    let short = copy(&model("cross-encoder"), &folder.path("short"));
+    rewrite(&short.join("config.json"), |config| config["max_position_embeddings"] = json!(4));
+    refused(&mut command(&short), &["tokenizer.json", "no room"]);
     let checkpoint = folder.path("checkpoint");
     fs::create_dir(&checkpoint).unwrap();
     fs::copy(model("t5-fused").join("tokenizer.json"), checkpoint.join("tokenizer.json")).unwrap();

@@ -15,6 +15,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{RerankConfig, RerankError};
 
@@ -44,6 +45,24 @@ pub(super) struct ModelFolder {
 }
 
 impl ModelFolder {
+    /// A hash of all that decides its scores: what describes it, the tokenizer, the graphs. The same model elsewhere has
+    /// the same one.
+    pub(super) fn fingerprint(&self) -> Result<u64, RerankError> {
+        let described = [MANIFEST, "config.json"].map(|name| self.tokenizer.with_file_name(name));
+        let mut files: Vec<&Path> =
+            described.iter().map(PathBuf::as_path).filter(|path| path.exists()).collect();
+        files.push(&self.tokenizer);
+        match &self.graphs {
+            Graphs::Fused(path) | Graphs::CrossEncoder(path) => files.push(path),
+            Graphs::EncoderDecoder { encoder, decoder, .. } => files.extend([encoder.as_path(), decoder]),
+        }
+        let mut hash = Xxh3::new();
+        for path in files {
+            for_each_block(path, |block| hash.update(block))?;
+        }
+        Ok(hash.digest())
+    }
+
     /// The graph that texts are put into.
     pub(super) fn graph(&self) -> &Path {
         match &self.graphs {
@@ -220,7 +239,10 @@ impl ModelFolder {
             path if path.exists() => read_json(&path)?,
             _ => Described::default(),
         };
-        let source = manifest.source.filter(|source| !source.is_empty()).unwrap_or_else(|| name_of(folder));
+        // It is printed, and may come from anywhere
+        let printable = |source: String| source.chars().filter(|c| !c.is_control()).take(100).collect();
+        let source: String = manifest.source.map(printable).unwrap_or_default();
+        let source = if source.is_empty() { name_of(folder) } else { source };
         Ok(Self {
             name: match manifest.precision {
                 Some(precision) => format!("{source} ({precision})"),
@@ -247,11 +269,12 @@ impl ModelFolder {
             (Some(encoder), Some(decoder), _) => {
                 whole_file(&encoder)?;
                 whole_file(&decoder)?;
-                Graphs::EncoderDecoder {
-                    encoder,
-                    decoder,
-                    start: described.decoder_start_token_id.unwrap_or(0),
+                let start = described.decoder_start_token_id.unwrap_or(0);
+                if start < 0 {
+                    let reason = format!("has the decoder_start_token_id {start}, which is no token");
+                    return Err(RerankError::model(&path, reason));
                 }
+                Graphs::EncoderDecoder { encoder, decoder, start }
             }
             (_, _, Some(graph)) if described.is_of_pairs() => {
                 whole_file(&graph)?;
@@ -274,7 +297,7 @@ impl ModelFolder {
             name: name_of(folder),
             tokenizer,
             graphs,
-            longest: longest.unwrap_or(LONGEST).clamp(16, LONGEST),
+            longest: longest.unwrap_or(LONGEST).min(LONGEST),
             pad: described.pad_token_id,
             template,
             pieces: PIECES.map(str::to_owned),
@@ -320,15 +343,8 @@ fn whole_file(path: &Path) -> Result<(), RerankError> {
 
 fn refuse_changed(path: &Path, expected: &str) -> Result<(), RerankError> {
     whole_file(path)?;
-    let unreadable = |error: io::Error| RerankError::model(path, format!("cannot be read: {error}"));
     let mut hasher = Sha256::new();
-    let mut file = File::open(path).map_err(unreadable)?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let read = file.read(&mut buffer).map_err(unreadable)?;
-        let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
-        hasher.update(bytes);
-    }
+    for_each_block(path, |block| hasher.update(block))?;
     let found = hasher.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
     if found == expected.to_lowercase() {
         return Ok(());
@@ -337,6 +353,19 @@ fn refuse_changed(path: &Path, expected: &str) -> Result<(), RerankError> {
         path,
         "is not the file that was exported, its checksum differs: copy or export it again",
     ))
+}
+
+fn for_each_block(path: &Path, mut take: impl FnMut(&[u8])) -> Result<(), RerankError> {
+    let unreadable = |error: io::Error| RerankError::model(path, format!("cannot be read: {error}"));
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut buffer).map_err(unreadable)?;
+        match buffer.get(..read) {
+            Some(block) if !block.is_empty() => take(block),
+            _ => return Ok(()),
+        }
+    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RerankError> {

@@ -28,6 +28,7 @@ use crate::telemetry::Metrics;
 /// A loaded model. Dropped, its thread ends after the batch under way.
 pub struct Reranker {
     name: String,
+    fingerprint: u64,
     top: usize,
     prompts: Prompts,
     /// Scores by a hash of query and text.
@@ -74,6 +75,7 @@ impl Reranker {
             .spawn(move || model.serve(&received))
             .map_err(|error| RerankError::Failed(format!("no thread for the model: {error}")))?;
         Ok(Self {
+            fingerprint: folder.fingerprint()?,
             name: folder.name,
             top: config.top,
             prompts,
@@ -94,6 +96,11 @@ impl Reranker {
             return Ok(None);
         }
         Ok(Some(Arc::new(Self::open(config, Arc::clone(metrics))?)))
+    }
+
+    /// A hash of the model's files, which tells whether two runs have the same model.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// Ends what is under way after the batch that runs; whoever waits gets [`RerankError::Cancelled`], then and later.

@@ -118,10 +118,18 @@ struct Inputs {
     archive: Vec<String>,
     events: u64,
     configuration: u64,
+    /// Of the model that reranks, wherever it lies.
+    #[serde(default)]
+    reranker: Option<u64>,
 }
 
 impl Inputs {
-    fn new(archive: &[String], events: &[Arc<Event>], config: &Config) -> Result<Self, ReplayError> {
+    fn new(
+        archive: &[String],
+        events: &[Arc<Event>],
+        config: &Config,
+        reranker: Option<&Reranker>,
+    ) -> Result<Self, ReplayError> {
         let events: Vec<&Event> = events.iter().map(Arc::as_ref).collect();
         // How often to commit, how many threads and what to log change no result.
         let of_result = (
@@ -130,7 +138,7 @@ impl Inputs {
             &config.clean,
             (&config.schedule.lateness, &config.schedule.out_of_orderness, config.schedule.revise_late),
             &config.search,
-            (&config.rerank.model, &config.rerank.pieces, config.rerank.top, config.rerank.batch_tokens),
+            (&config.rerank.pieces, config.rerank.top),
             &config.facts,
         );
         let digest = |bytes: Result<Vec<u8>, serde_json::Error>| bytes.map(|bytes| xxh3_64(&bytes));
@@ -139,6 +147,7 @@ impl Inputs {
             archive: archive.to_vec(),
             events: digest(serde_json::to_vec(&events)).map_err(io::Error::from)?,
             configuration: digest(serde_json::to_vec(&of_result)).map_err(io::Error::from)?,
+            reranker: reranker.map(Reranker::fingerprint),
         })
     }
 
@@ -152,6 +161,8 @@ impl Inputs {
             "set of events"
         } else if begun.configuration != self.configuration {
             "configuration"
+        } else if begun.reranker != self.reranker {
+            "reranker"
         } else {
             return Ok(());
         };
@@ -236,7 +247,7 @@ impl Run {
         fs::create_dir_all(&state).map_err(|error| in_path(&state, &error))?;
         let lock = lock(&replay.out, &state)?;
         let mut ledger = Ledger::open(&state.join("ledger.sqlite"))?;
-        let inputs = Inputs::new(topics, &events, &config)?;
+        let inputs = Inputs::new(topics, &events, &config, reranker.as_deref())?;
         match ledger.meta::<Inputs>("inputs")? {
             Some(begun) => inputs.refuse_others(&begun, &replay.out)?,
             None => ledger.set_meta("inputs", &inputs)?,
