@@ -606,8 +606,14 @@ def export(arguments):
     target = Path(arguments.target)
     if target.exists() and not target.is_dir():
         raise Refusal(f"{target} is a file")
-    if target.is_dir() and any(target.iterdir()) and not arguments.force:
-        raise Refusal(f"{target} is not empty: --force replaces it")
+    if target.is_dir() and any(target.iterdir()):
+        if not (target / "nuggetd-model.json").is_file():
+            raise Refusal(f"{target} is not empty, and holds no export that --force could replace: name another folder")
+        if not arguments.force:
+            raise Refusal(f"{target} holds an export: --force replaces it")
+    source = Path(arguments.source).resolve()
+    if source.exists() and (target.resolve() == source or target.resolve() in source.parents):
+        raise Refusal(f"{target} holds the checkpoint itself: name another folder")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

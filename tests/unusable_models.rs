@@ -193,6 +193,7 @@ fn a_library_that_is_none() {
     refused(&mut with(&folder.path("nowhere.so")), &["nowhere.so", "scripts/onnxruntime"]);
     fs::write(folder.path("text.so"), "no library").unwrap();
     refused(&mut with(&folder.path("text.so")), &["text.so", "no shared library"]);
+    refused(&mut with(&folder.path(".")), &["is no file"]);
     fs::write(folder.path("empty.so"), "").unwrap();
     refused(&mut with(&folder.path("empty.so")), &["empty.so", "no shared library"]);
     refused(

@@ -16,13 +16,14 @@ pub(super) struct Batch {
 }
 
 /// Puts prompts of these lengths in batches, the longest first, so that what does not fit in memory is known early. Each
-/// is in one batch.
-pub(super) fn batches(lengths: &[usize], budget: usize) -> Vec<Batch> {
+/// is in one batch. None is padded to more than `longest`, what the model has places for.
+pub(super) fn batches(lengths: &[usize], budget: usize, longest: usize) -> Vec<Batch> {
     let mut longest_first: Vec<usize> = (0..lengths.len()).collect();
     longest_first.sort_by_key(|&place| std::cmp::Reverse(lengths.get(place).copied()));
     let mut batches: Vec<Batch> = Vec::new();
     for place in longest_first {
-        let length = padded(lengths.get(place).copied().unwrap_or_default());
+        let length = lengths.get(place).copied().unwrap_or_default();
+        let length = padded(length).min(longest.max(length));
         match batches.last_mut() {
             Some(batch) if has_room(batch, length, budget) => batch.members.push(place),
             _ => batches.push(Batch { members: vec![place], length }),
@@ -57,8 +58,10 @@ mod tests {
         fn every_prompt_is_in_one_batch_that_holds_it(
             lengths in prop::collection::vec(0..700_usize, 0..300),
             budget in 16..5_000_usize,
+            longest in 16..1_000_usize,
         ) {
-            let batches = batches(&lengths, budget);
+            let lengths: Vec<usize> = lengths.into_iter().map(|length| length.min(longest)).collect();
+            let batches = batches(&lengths, budget, longest);
             let mut seen: Vec<usize> = batches.iter().flat_map(|batch| batch.members.clone()).collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..lengths.len()).collect::<Vec<_>>());
@@ -66,6 +69,7 @@ mod tests {
                 prop_assert!(batch.members.iter().all(|&place| lengths[place] <= batch.length));
                 prop_assert!(batch.members.len() == 1 || batch.members.len() * batch.length <= budget);
                 prop_assert!(batch.members.len() <= MOST);
+                prop_assert!(batch.length <= longest);
             }
         }
     }
@@ -73,7 +77,7 @@ mod tests {
     #[test]
     fn like_lengths_run_together_with_little_padding() {
         let lengths: Vec<usize> = (20..80).cycle().take(250).collect();
-        let batches = batches(&lengths, 2_048);
+        let batches = batches(&lengths, 2_048, 512);
         let padded: usize = batches.iter().map(|batch| batch.members.len() * batch.length).sum();
         let tokens: usize = lengths.iter().sum();
         assert!(padded * 100 < tokens * 118, "{padded} for {tokens}");

@@ -4,7 +4,7 @@ use std::{
     env,
     fs::{self, File},
     io::Read,
-    path::{Path, PathBuf},
+    path::{Path, PathBuf, absolute},
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -29,6 +29,8 @@ pub const PROBE: &str = "probe-onnxruntime";
 pub(super) fn environment(config: &RerankConfig) -> Result<Arc<Environment>, RerankError> {
     static LOADED: Mutex<Option<Arc<Environment>>> = Mutex::new(None);
     let path = find(&config.library)?;
+    // The system's loader searches for a bare name elsewhere
+    let path = absolute(&path).unwrap_or(path);
     refuse_other_files(&path)?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(environment) = loaded.as_ref() {
@@ -68,6 +70,9 @@ fn is_named_so(path: &Path) -> bool {
 /// What is no shared library is told apart before the system's loader sees it.
 fn refuse_other_files(path: &Path) -> Result<(), RerankError> {
     let fail = |reason: String| Err(RerankError::Library(format!("{}: {reason}", path.display())));
+    if path.exists() && !path.is_file() {
+        return fail("is no file".to_owned());
+    }
     let mut begin = Vec::new();
     let length = match File::open(path).and_then(|file| {
         let length = file.metadata()?.len();

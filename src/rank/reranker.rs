@@ -67,6 +67,7 @@ impl Reranker {
             run: Box::new(move |rows| graph.run(rows)),
             pad,
             budget: config.batch_tokens,
+            longest: folder.longest,
             stopping: Arc::clone(&stopping),
             metrics: Arc::clone(&metrics),
         };
@@ -250,6 +251,8 @@ struct Model {
     run: Run,
     pad: i64,
     budget: usize,
+    /// Most tokens that it has places for.
+    longest: usize,
     stopping: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
 }
@@ -273,7 +276,7 @@ impl Model {
     ) -> Result<Vec<f64>, RerankError> {
         let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.ids.len()).collect();
         let mut scores = vec![0.0; prompts.len()];
-        for batch in batches(&lengths, self.budget) {
+        for batch in batches(&lengths, self.budget, self.longest) {
             if self.stopping.load(Ordering::Relaxed) || answer.is_closed() {
                 return Err(RerankError::Cancelled);
             }
@@ -322,6 +325,7 @@ mod tests {
             run: Box::new(run),
             pad: 0,
             budget: 64,
+            longest: 512,
             stopping: Arc::default(),
             metrics: Arc::new(Metrics::new().unwrap()),
         }
