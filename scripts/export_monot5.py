@@ -95,8 +95,8 @@ class Prompt:
         self.tokenizer = tokenizer
         before, query, rest = template.partition("{query}")
         between, document, after = rest.partition("{document}")
-        if not query or not document or "{" in before + between + after:
-            raise Refusal(f"the template must hold {{query}} and then {{document}}, and no other brace: {template!r}")
+        if not query or not document or "{" in before + between + after or not after.strip(WHITE_SPACE):
+            raise Refusal(f"the template must hold {{query}} and then {{document}}, no other brace, and end with more text: {template!r}")
         self.before, self.between = before, between
         self.tail = tokenizer.encode(after.strip(WHITE_SPACE)).ids
         self.room = max_length - len(self.tail)
