@@ -172,11 +172,20 @@ impl Cluster {
         AdminOptions::new().request_timeout(Some(self.patience)).operation_timeout(Some(self.patience))
     }
 
+    /// What the client has to say is said while it is polled, one thing a poll, lines of its log among it.
+    fn last_reason(&self) -> Option<String> {
+        for _ in 0..50 {
+            self.client.poll(Duration::from_millis(5));
+            let last = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if last.is_some() {
+                return last;
+            }
+        }
+        None
+    }
+
     fn away(&self, error: &KafkaError) -> ClusterError {
-        // What the client has to say is said while it is polled
-        self.client.poll(Duration::ZERO);
-        let last = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let reason = last.unwrap_or_else(|| error.to_string());
+        let reason = self.last_reason().unwrap_or_else(|| error.to_string());
         let brokers = self.addresses.clone();
         ClusterError::Away { brokers, patience: self.patience, reason: format!(": {reason}") }
     }
