@@ -200,7 +200,7 @@ fn a_library_that_is_none() {
         command(&model("t5-fused")).env_remove("ORT_DYLIB_PATH"),
         &["no library is configured", "scripts/onnxruntime"],
     );
-    let setting = format!("rerank.library={}", folder.path("other.so").display());
+    let setting = format!("rerank.onnxruntime={}", folder.path("other.so").display());
     refused(command(&model("t5-fused")).args(["--set", &setting]), &["other.so"]);
 }
 

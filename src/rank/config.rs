@@ -14,7 +14,7 @@ pub struct RerankConfig {
     pub model: PathBuf,
     /// ONNX Runtime's shared library, 1.24 or newer (`scripts/onnxruntime` gets it); empty = the environment variable
     /// ORT_DYLIB_PATH, else beside the program.
-    pub library: PathBuf,
+    pub onnxruntime: PathBuf,
     /// Where the model runs: `cpu`, or `cuda`, the first NVIDIA card, for which the library must be built.
     pub device: Device,
     /// Threads of the model; 0 = as many as the process may use.
@@ -39,7 +39,7 @@ impl Default for RerankConfig {
     fn default() -> Self {
         Self {
             model: PathBuf::new(),
-            library: PathBuf::new(),
+            onnxruntime: PathBuf::new(),
             device: Device::Cpu,
             threads: 0,
             top: 250,

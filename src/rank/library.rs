@@ -28,7 +28,7 @@ pub const PROBE: &str = "probe-onnxruntime";
 /// Loads the library once for the process. Whoever comes later, with whatever path, uses that one.
 pub(super) fn environment(config: &RerankConfig) -> Result<Arc<Environment>, RerankError> {
     static LOADED: Mutex<Option<Arc<Environment>>> = Mutex::new(None);
-    let path = find(&config.library)?;
+    let path = find(&config.onnxruntime)?;
     // The system's loader searches for a bare name elsewhere
     let path = absolute(&path).unwrap_or(path);
     refuse_other_files(&path)?;
@@ -56,7 +56,7 @@ fn find(configured: &Path) -> Result<PathBuf, RerankError> {
     beside.sort();
     beside.pop().ok_or_else(|| {
         RerankError::Library(format!(
-            "no library is configured: `scripts/onnxruntime` gets it and prints its path for rerank.library or {VARIABLE}"
+            "no library is configured: `scripts/onnxruntime` gets it and prints its path for rerank.onnxruntime or {VARIABLE}"
         ))
     })
 }
