@@ -12,19 +12,19 @@
 
 mod book;
 mod decoders;
+mod error;
 mod flood;
 mod memory;
 mod merging;
 mod runs;
+mod start;
 mod taking;
 
 use std::{
-    fs::{self, File, TryLockError},
-    io,
-    path::{Path, PathBuf},
-    process,
+    fs::File,
+    path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{Sender, channel},
     },
@@ -32,159 +32,37 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xxhash_rust::xxh3::xxh3_64;
-
 pub use book::BookError;
+pub use error::DaemonError;
 pub use memory::MemoryError;
 
 use book::{Book, Follower, Listeners};
 use decoders::Read;
+use error::if_disk_is_full;
 use flood::Flood;
 use memory::Memory;
 use merging::Merging;
 use runs::Runs;
+use start::{digest, instance, lock, open_intake, open_reranker, prepare_cluster, read_files};
 use taking::{State, Taking};
 
 use crate::{
     config::Config,
     decoding::threads,
-    feed::{
-        EventsError,
-        kafka::{Budget, FeedError, Hold, KafkaFeed, Notice, Wiring},
-        read_events,
-    },
-    index::{IndexError, ShardOptions, Shards, shard_folder, shards_in},
-    intake::{Intake, IntakeError},
-    kafka::{ClientError, Cluster, ClusterError, forgets},
-    ledger::{Announcer, Ledger, LedgerError},
+    feed::kafka::{Budget, Hold, KafkaFeed, Notice, Wiring},
+    index::{shard_folder, shards_in},
+    kafka::ClientError,
+    ledger::{Announcer, Ledger},
     model::{Event, EventId},
-    publish::kafka::{KafkaDeadLetters, Owned, PublishError, Publisher},
-    rank::{RerankError, Reranker, Scorer},
-    request::{Pipeline, RunError},
-    telemetry::{Check, Heart, HeartLimits, HttpError, HttpServer, Metrics, Phase, Status, serve},
+    publish::kafka::{KafkaDeadLetters, Owned, Publisher},
+    request::Pipeline,
+    telemetry::{Check, Heart, HeartLimits, HttpServer, Metrics, Phase, Status, serve},
 };
 
-/// How long the first question to a broker may take.
-const FIRST_ANSWER: Duration = Duration::from_secs(15);
 /// How long leaving the group may take when something has failed.
 const LEAVING: Duration = Duration::from_secs(5);
 /// How often the main thread looks whether everybody is alive.
 const LOOK: Duration = Duration::from_millis(100);
-/// Where the ledger keeps which cluster its positions are of.
-const CLUSTER: &str = "cluster";
-/// Where the ledger keeps the name of this instance.
-const INSTANCE: &str = "instance";
-
-/// Why the daemon does not start, or ended.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    /// No `[[source]]`.
-    #[error("no item topic is configured: add a [[source]] section with its topic")]
-    NoSource,
-    /// No event can come.
-    #[error("there are no events: set events.files, topics.events or both")]
-    NoEvents,
-    /// The event files.
-    #[error(transparent)]
-    Events(#[from] EventsError),
-    /// The events.
-    #[error(transparent)]
-    Book(#[from] BookError),
-    /// Clients' configuration.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The brokers, at the start.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// A topic that items come from does not exist.
-    #[error("topic {0} does not exist; make it, or mend its [[source]] section")]
-    NoTopic(String),
-    /// A topic that must remember does not.
-    #[error("topic {topic} has cleanup.policy {policy}: {fault}")]
-    Forgetful {
-        /// Which topic.
-        topic: String,
-        /// Its policy.
-        policy: String,
-        /// What is wrong with it.
-        fault: &'static str,
-    },
-    /// Another cluster than before.
-    #[error(
-        "the positions in {path} are of cluster {before}, the brokers are of {now}; if that was meant, `nuggetd index \
-         reset-positions --yes` begins the topics again"
-    )]
-    OtherCluster {
-        /// The ledger's folder.
-        path: PathBuf,
-        /// What the ledger knows.
-        before: String,
-        /// What the brokers say.
-        now: String,
-    },
-    /// Another process has the folder.
-    #[error("another nuggetd works in {0}")]
-    Busy(PathBuf),
-    /// Taking items.
-    #[error(transparent)]
-    Intake(#[from] IntakeError),
-    /// A shard.
-    #[error(transparent)]
-    Index(#[from] IndexError),
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// Running a request.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// Polling.
-    #[error(transparent)]
-    Feed(#[from] FeedError),
-    /// Publishing.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
-    /// The endpoints.
-    #[error(transparent)]
-    Http(#[from] HttpError),
-    /// The metrics.
-    #[error("metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
-    /// What the ledger knows is no longer there: a line for each shard.
-    #[error("{}", .0.join("\n"))]
-    Vanished(Vec<String>),
-    /// Something a person must decide, or that only time mends.
-    #[error("{0}")]
-    Stopped(String),
-    /// No room on the disk.
-    #[error(
-        "the disk of {path} is full, or a file may grow no more; nothing that was acknowledged is lost; free some space and start again: {reason}"
-    )]
-    DiskFull {
-        /// The data folder.
-        path: PathBuf,
-        /// What could not be written.
-        reason: String,
-    },
-    /// The model that reranks.
-    #[error(transparent)]
-    Rerank(#[from] RerankError),
-    /// What was to be published could not be.
-    #[error(
-        "told to end before {batches} batch(es) of results could be published: {reason}; the next start sends them"
-    )]
-    Unsent {
-        /// How many.
-        batches: u64,
-        /// Why.
-        reason: String,
-    },
-    /// The grace period was too short.
-    #[error("not everything ended within the grace period of {0:?}; it goes on after a restart")]
-    Grace(Duration),
-    /// A file or thread.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 /// What comes to the intake thread.
 enum Arrival {
@@ -259,7 +137,7 @@ impl Daemon {
         let (draining, giving_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         decoders::start(threads(&config.feed), to_decode, &arrivals, &book.for_decoders())?;
 
-        let announcer = Arc::new(Announcer { configuration: digest(config) });
+        let announcer = Arc::new(Announcer { configuration: digest(config, reranker.as_deref()) });
         let intake = open_intake(config, &book, &ledger, &announcer)?;
         let memory = Memory::new(&config.kafka, &client_id, &config.topics, Arc::clone(&ledger))?;
         let letters = dead_letters(config, &client_id, &giving_up, &status)?;
@@ -453,6 +331,7 @@ impl Daemon {
 
 /// Why the intake thread may have panicked: over a damaged shard, where there is one.
 fn intake_panicked(data_dir: &Path) -> DaemonError {
+    // Where the folder itself cannot be read nothing more is known than that the thread failed
     let keys = shards_in(data_dir).unwrap_or_default();
     let damage = keys.iter().find_map(|key| runs::damage(&shard_folder(data_dir, key)));
     damage.map_or_else(
@@ -535,207 +414,8 @@ fn notices_to(arrivals: &Sender<Arrival>) -> Box<dyn Fn(Notice) -> bool + Send> 
     Box::new(move |notice| arrivals.send(Arrival::Notice(notice)).is_ok())
 }
 
-fn read_files(config: &Config) -> Result<Vec<Event>, DaemonError> {
-    if config.events.files.is_empty() {
-        if config.topics.events.is_empty() {
-            return Err(DaemonError::NoEvents);
-        }
-        return Ok(Vec::new());
-    }
-    let paths: Vec<PathBuf> = config.events.files.iter().map(PathBuf::from).collect();
-    Ok(read_events(&paths)?)
-}
-
-fn lock(data_dir: &Path) -> Result<File, DaemonError> {
-    let at =
-        |error: io::Error, path: &Path| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    fs::create_dir_all(data_dir).map_err(|error| at(error, data_dir))?;
-    let path = data_dir.join("lock");
-    let file = File::create(&path).map_err(|error| at(error, &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(DaemonError::Busy(data_dir.into())),
-        Err(TryLockError::Error(error)) => Err(at(error, &path).into()),
-    }
-}
-
-/// This instance's name: the configured one, else one that lasts as long as the ledger.
-fn instance(config: &Config, ledger: &Mutex<Ledger>) -> Result<String, DaemonError> {
-    if !config.kafka.group_instance_id.is_empty() {
-        return Ok(config.kafka.group_instance_id.clone());
-    }
-    let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(name) = ledger.meta::<String>(INSTANCE)? {
-        return Ok(name);
-    }
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let seed = format!("{}-{}-{}", config.data_dir.display(), process::id(), since.as_nanos());
-    let name = format!("{:016x}", xxh3_64(seed.as_bytes()));
-    ledger.set_meta(INSTANCE, &name)?;
-    Ok(name)
-}
-
-/// Looks whether the brokers are the ones that the ledger knows and have the topics; makes those that are ours.
-fn prepare_cluster(
-    config: &Config,
-    client_id: &str,
-    ledger: &Mutex<Ledger>,
-    status: &Status,
-) -> Result<(), DaemonError> {
-    let cluster = Cluster::connect(&config.kafka, client_id, FIRST_ANSWER)?;
-    status.set_check(Check::Broker, true, "answered");
-    if let Some(now) = cluster.id() {
-        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        match ledger.meta::<String>(CLUSTER)? {
-            Some(before) if before != now => {
-                return Err(DaemonError::OtherCluster { path: config.data_dir.clone(), before, now });
-            }
-            Some(_) => {}
-            None => ledger.set_meta(CLUSTER, &now)?,
-        }
-    }
-    for source in &config.source {
-        if cluster.partitions(&source.topic)?.is_none() {
-            return Err(DaemonError::NoTopic(source.topic.clone()));
-        }
-    }
-    let topics = &config.topics;
-    let mut tells = true;
-    for (topic, compacted) in [
-        (&topics.events, true),
-        (&topics.nuggets, true),
-        (&topics.requests, true),
-        (&topics.dead_letters, false),
-    ] {
-        if topic.is_empty() {
-            continue;
-        }
-        if cluster.partitions(topic)?.is_some() {
-            if compacted && tells {
-                tells = refuse_forgetful(&cluster, topic)?;
-            }
-            continue;
-        }
-        if !topics.create {
-            return Err(DaemonError::Stopped(format!(
-                "topic {topic} does not exist, and topics.create is off"
-            )));
-        }
-        cluster.create(topic, 1, topics.replication, compacted)?;
-        tracing::info!(topic, compacted, "topic made");
-    }
-    Ok(())
-}
-
-fn open_reranker(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<Reranker>>, RerankError> {
-    let reranker = Reranker::configured(&config.rerank, metrics)?;
-    tracing::info!(
-        reranker = reranker.as_deref().map_or("none, the order is BM25's", Scorer::name),
-        "models are loaded"
-    );
-    Ok(reranker)
-}
-
-/// Refuses a topic that does not remember. Gives whether the brokers tell: not every one does.
-fn refuse_forgetful(cluster: &Cluster, topic: &str) -> Result<bool, DaemonError> {
-    let policy = match cluster.cleanup_policy(topic) {
-        Ok(policy) => policy,
-        Err(error) => {
-            tracing::info!(topic, %error, "whether the topic is compacted is not told");
-            return Ok(false);
-        }
-    };
-    match forgets(&policy) {
-        Some(fault) => Err(DaemonError::Forgetful { topic: topic.to_owned(), policy, fault }),
-        None => Ok(true),
-    }
-}
-
-fn open_intake(
-    config: &Config,
-    book: &Book,
-    ledger: &Arc<Mutex<Ledger>>,
-    announcer: &Arc<Announcer>,
-) -> Result<Intake, DaemonError> {
-    let options = ShardOptions {
-        writer_memory: config.index.writer_memory.as_usize(),
-        near_threshold: Some(config.clean.near_threshold),
-    };
-    let shards = Shards::new(&config.data_dir, options, config.index.open_shards);
-    let intake = Intake::new(
-        &book.all(),
-        shards,
-        &config.schedule,
-        config.index.clone(),
-        Arc::clone(ledger),
-        Some(Arc::clone(announcer)),
-    )?;
-    refuse_vanished_shards(&intake, ledger)?;
-    Ok(intake)
-}
-
-/// A shard holds at least what a run saw, unless it is being built anew; nothing else would bring back what somebody
-/// removed, because the position lies behind it.
-fn refuse_vanished_shards(intake: &Intake, ledger: &Mutex<Ledger>) -> Result<(), DaemonError> {
-    let requests = ledger.lock().unwrap_or_else(PoisonError::into_inner).requests()?;
-    let mut vanished = Vec::new();
-    for request in requests.iter().filter(|request| request.here) {
-        let Some(run) = &request.run else { continue };
-        let held = intake.shards().payload(&request.key)?.map_or(0, |payload| payload.items);
-        let is_passed = request.first.iter().all(|(topic, partition, first)| {
-            intake.next_offset(topic, partition).is_some_and(|next| next > first)
-        });
-        if held == 0 && run.cutoff > 0 && is_passed && !request.first.is_empty() {
-            let ((event, request), path) = (&request.key, intake.shards().path(&request.key));
-            vanished.push(format!(
-                "shard {} holds {held} items, the ledger knows {}; `nuggetd index rebuild --event {event} --request \
-                 {request} --yes` has it built anew from Kafka",
-                path.display(),
-                run.cutoff
-            ));
-        }
-    }
-    if vanished.is_empty() { Ok(()) } else { Err(DaemonError::Vanished(vanished)) }
-}
-
-/// Digest of what in the configuration decides results.
-fn digest(config: &Config) -> String {
-    let of_result = (
-        &config.clean,
-        (&config.schedule.lateness, &config.schedule.out_of_orderness, config.schedule.revise_late),
-        &config.search,
-        &config.facts,
-    );
-    // Numbers and texts always print
-    let text = serde_json::to_string(&of_result).unwrap_or_default();
-    format!("{:016x}", xxh3_64(text.as_bytes()))
-}
-
 /// Bytes that may still be written on the disk of a folder; nothing where the system does not say.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-/// tantivy and SQLite do not always say that the disk is full, but it can be seen.
-fn if_disk_is_full(data_dir: &Path, error: DaemonError) -> DaemonError {
-    let is_about_state = matches!(
-        error,
-        DaemonError::Intake(IntakeError::Index(_) | IntakeError::Ledger(_))
-            | DaemonError::Index(_)
-            | DaemonError::Ledger(_)
-            | DaemonError::Run(_)
-            | DaemonError::Publish(PublishError::Ledger(_))
-            | DaemonError::Io(_)
-    );
-    let reason = error.to_string();
-    let says_so = ["No space left", "os error 28", "disk is full", "File too large", "os error 27"]
-        .iter()
-        .any(|text| reason.contains(text));
-    let is_full = free_bytes(data_dir).is_some_and(|free| free < 1 << 20);
-    if is_about_state && (says_so || is_full) {
-        DaemonError::DiskFull { path: data_dir.into(), reason }
-    } else {
-        error
-    }
 }

@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{RerankConfig, RerankError};
 
 const MANIFEST: &str = "nuggetd-model.json";
+const TOKENIZER: &str = "tokenizer.json";
 /// Of that file.
 const FORMAT: u64 = 1;
 const TEMPLATE: &str = "Query: {query} Document: {document} Relevant:";
@@ -42,6 +43,8 @@ pub(super) struct ModelFolder {
     pub(super) template: Option<Template>,
     /// The pieces for relevant and not relevant; of MonoT5.
     pub(super) pieces: [String; 2],
+    /// Whether the checksums of graph and tokenizer stand in the manifest, and are right.
+    is_checked: bool,
 }
 
 impl ModelFolder {
@@ -51,10 +54,13 @@ impl ModelFolder {
         let described = [MANIFEST, "config.json"].map(|name| self.tokenizer.with_file_name(name));
         let mut files: Vec<&Path> =
             described.iter().map(PathBuf::as_path).filter(|path| path.exists()).collect();
-        files.push(&self.tokenizer);
-        match &self.graphs {
-            Graphs::Fused(path) | Graphs::CrossEncoder(path) => files.push(path),
-            Graphs::EncoderDecoder { encoder, decoder, .. } => files.extend([encoder.as_path(), decoder]),
+        // The others were read for their checksums, which stand in the first
+        if !self.is_checked {
+            files.push(&self.tokenizer);
+            match &self.graphs {
+                Graphs::Fused(path) | Graphs::CrossEncoder(path) => files.push(path),
+                Graphs::EncoderDecoder { encoder, decoder, .. } => files.extend([encoder.as_path(), decoder]),
+            }
         }
         let mut hash = Xxh3::new();
         for path in files {
@@ -174,7 +180,7 @@ impl ModelFolder {
                 if folder.exists() { "is a file: a model is a folder" } else { "there is no such folder" };
             return Err(RerankError::model(folder, reason));
         }
-        let tokenizer = folder.join("tokenizer.json");
+        let tokenizer = folder.join(TOKENIZER);
         whole_file(&tokenizer)?;
         let manifest = folder.join(MANIFEST);
         let mut model = if manifest.exists() {
@@ -254,6 +260,9 @@ impl ModelFolder {
             pad: described.pad_token_id,
             template,
             pieces: manifest.pieces.unwrap_or_else(|| PIECES.map(str::to_owned)),
+            is_checked: [manifest.model.as_str(), TOKENIZER]
+                .iter()
+                .all(|name| manifest.sha256.contains_key(*name)),
         })
     }
 
@@ -301,6 +310,7 @@ impl ModelFolder {
             pad: described.pad_token_id,
             template,
             pieces: PIECES.map(str::to_owned),
+            is_checked: false,
         })
     }
 }
