@@ -17,7 +17,9 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use nuggetd::{
+    clean::Cleaner,
     feed::read_events,
+    model::{Language, SourceType},
     rank::{Pair, RerankConfig, Reranker, Scorer},
     telemetry::Metrics,
 };
@@ -91,17 +93,11 @@ fn tweets(items: &Path) -> anyhow::Result<Vec<String>> {
     let entry = fs::read_dir(items)?.next().context("no items")??;
     let text = fs::read_to_string(entry.path())?;
     let mut tweets = Vec::with_capacity(TWEETS);
+    let cleaner = Cleaner::new();
     for line in text.lines() {
         let item: Value = serde_json::from_str(line)?;
-        let tweet = item["text"].as_str().unwrap_or_default();
-        let cleaner = nuggetd::clean::Cleaner::new();
-        let clean = cleaner.clean(
-            tweet,
-            &nuggetd::model::SourceType::from_name("Twitter"),
-            None,
-            nuggetd::model::Language::English,
-        );
-        tweets.push(clean.text);
+        let tweet = item["text"].as_str().context("an item without text")?;
+        tweets.push(cleaner.clean(tweet, &SourceType::Twitter, None, Language::English).text);
         if tweets.len() == TWEETS {
             break;
         }
@@ -142,7 +138,7 @@ fn open(model: &Path) -> anyhow::Result<Reranker> {
 
 fn overlap(floats: &[f64], integers: &[f64], query: usize) -> f64 {
     let best = |scores: &[f64]| -> BTreeSet<usize> {
-        let of_query = scores.get(query * TWEETS..(query + 1) * TWEETS).unwrap_or_default();
+        let of_query = &scores[query * TWEETS..(query + 1) * TWEETS];
         let mut order: Vec<usize> = (0..of_query.len()).collect();
         order.sort_by(|&a, &b| of_query[b].total_cmp(&of_query[a]));
         order.into_iter().take(TOP).collect()

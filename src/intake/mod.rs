@@ -53,7 +53,7 @@ pub struct Due {
     pub key: ShardKey,
     /// The run's number among the request's runs, from 0.
     pub revision: u32,
-    /// How many items it was asked for with; fewer where retention has removed some.
+    /// How many items it was asked for over; the snapshot holds fewer where retention has removed some.
     pub cutoff: u32,
     /// The items to be run over; nothing where it has none.
     pub snapshot: Option<Snapshot>,

@@ -1,5 +1,7 @@
 //! Which prompts run together: those of like length, within a budget of tokens, in few shapes.
 
+use std::cmp::Reverse;
+
 /// The lengths that batches have; ONNX Runtime plans its memory for each shape. Longer ones go up in steps of the last.
 const LENGTHS: [usize; 14] = [16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384];
 const STEP: usize = 128;
@@ -18,11 +20,10 @@ pub(super) struct Batch {
 /// Puts prompts of these lengths in batches, the longest first, so that what does not fit in memory is known early. Each
 /// is in one batch. None is padded to more than `longest`, what the model has places for.
 pub(super) fn batches(lengths: &[usize], budget: usize, longest: usize) -> Vec<Batch> {
-    let mut longest_first: Vec<usize> = (0..lengths.len()).collect();
-    longest_first.sort_by_key(|&place| std::cmp::Reverse(lengths.get(place).copied()));
+    let mut longest_first: Vec<(usize, usize)> = lengths.iter().copied().enumerate().collect();
+    longest_first.sort_by_key(|&(_, length)| Reverse(length));
     let mut batches: Vec<Batch> = Vec::new();
-    for place in longest_first {
-        let length = lengths.get(place).copied().unwrap_or_default();
+    for (place, length) in longest_first {
         let length = padded(length).min(longest.max(length));
         match batches.last_mut() {
             Some(batch) if has_room(batch, length, budget) => batch.members.push(place),

@@ -77,8 +77,8 @@ impl Graph {
                 let wanted = ["input_ids", "encoder_attention_mask", "encoder_hidden_states"];
                 expect_inputs(decoder_path, &decoder, &wanted, &["past_key_values.", "use_cache_branch"])?;
                 let pieces = pieces.map(|piece| piece as usize);
-                let most = pieces.into_iter().max().unwrap_or_default();
-                expect_width(decoder_path, &decoder, "logits", 3, most + 1)?;
+                let last = pieces[0].max(pieces[1]);
+                expect_width(decoder_path, &decoder, "logits", 3, last + 1)?;
                 let past = past(decoder_path, &decoder)?;
                 Ok(Self::EncoderDecoder { encoder, decoder, start: *start, pieces, past })
             }
